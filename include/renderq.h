@@ -1,0 +1,404 @@
+/* renderq.h: job queues in a database table, for C programs.
+ *
+ * A queue is a table. A job is a row of it, and its life is
+ *
+ *               enqueue                    claim                 complete
+ *   (delay) Scheduled --due--> Queued ----------> Processing ------------> Completed
+ *               ^               ^  ^                |  |  |
+ *               |   fail with   |  '---- release ---'  |  '-- fail / lease run out,
+ *               '---- delay ----+--- fail / lease -----'      retries used up --> DeadLetter
+ *                               |        run out                                     |
+ *                               '-------- retry (also Cancelled; Completed by id) ---'
+ *   cancel: Scheduled | Queued | Processing -> Cancelled
+ *
+ * A claim gives the job to one worker under a lease: a token that only this claim knows, and a time that
+ * the worker prolongs with renderq_renew(). Every later call on the job checks the token, so a worker that
+ * slept past its lease is told RENDERQ_LOST and can never finish, fail or renew what is somebody else's by
+ * now. A lease that runs out gives the job to the next worker, and counts as a failure of the job.
+ *
+ * Conventions
+ *   Threads    A handle (renderq *) is used by one thread at a time; handles share nothing, so a thread each
+ *              is the way. Only renderq_interrupt() may come from another thread or a signal handler. After
+ *              fork() the child opens its own: on the parent's handle every call there is RENDERQ_INVALID.
+ *   Errors     Every call that can fail returns a renderq_status; renderq_errmsg() then has one line for a
+ *              person. A call that did not return RENDERQ_OK changed nothing, unless its own text says
+ *              otherwise. Any call may return, besides what its comment lists, the statuses marked [any].
+ *   Repeats    A link that breaks is opened again, and a call whose reply was lost finds out what became of
+ *              it, for up to renderq_options.retry_s; then it answers RENDERQ_UNCERTAIN, or
+ *              RENDERQ_DISCONNECTED when nothing can have happened. Calling again is always safe where the
+ *              comment does not say otherwise.
+ *   Strings    UTF-8, ended by a NUL, never changed, never cut. Lengths are counted in UTF-16 units, as
+ *              nvarchar(n) counts them: an emoji is two. NULL and "" are two things.
+ *   Time       Durations go in, in the unit that the name ends in; times come out as milliseconds of UTC
+ *              since 1970 by the database's clock, 0 for none.
+ *   Ownership  What the caller passes stays the caller's, and is not needed after the call. What the library
+ *              hands out through a pointer to a pointer is the caller's to free with the call named there.
+ *   Structs    A struct that begins with `size` is made by the caller: start from RENDERQ_INIT(type). It is
+ *              all zero by default and only grows with new versions, so program and library may be of
+ *              different age. Arrays of such structs step by the size of their first item.
+ *   Globals    None: no initialisation, no hidden threads, no signal handlers, nothing printed, no exit().
+ */
+#ifndef RENDERQ_H
+#define RENDERQ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RENDERQ_VERSION "0.1.0"
+
+/* ---- status and state ------------------------------------------------------------------------------- */
+
+typedef enum renderq_status {
+    RENDERQ_OK = 0,            /* done */
+    RENDERQ_EMPTY = 1,         /* nothing there: no job is ready, or no job has this id */
+    RENDERQ_LOST = 2,          /* the job is not yours (any more), or in a state that forbids the call; this ask
+                                  changed nothing. After a lost reply an earlier one of the same call may have. */
+    RENDERQ_DUPLICATE = 3,     /* a live job holds this dedup key; its id is handed back */
+    RENDERQ_BUSY = 4,          /* [any] another connection held a lock for too long; nothing done, try again */
+    RENDERQ_ABORTED = 5,       /* the transaction is gone: nothing done, roll back */
+    RENDERQ_UNCERTAIN = 6,     /* [any] the reply was lost and the server could not be asked: may have happened */
+    RENDERQ_DISCONNECTED = 7,  /* [any] no connection; nothing was sent */
+    RENDERQ_DENIED = 8,        /* [any] login refused, permission missing, file or folder read-only */
+    RENDERQ_SCHEMA = 9,        /* [any] the queue's table is missing or too old: renderq_create() */
+    RENDERQ_INVALID = 10,      /* [any] an argument or the order of calls is wrong; nothing was sent */
+    RENDERQ_NOMEM = 11,        /* [any] out of memory; nothing done */
+    RENDERQ_INTERRUPTED = 12,  /* [any] renderq_interrupt() ended the call; nothing done */
+    RENDERQ_FAILED = 13        /* [any] the engine refused or broke (disk full, file corrupt, ...): see the text */
+} renderq_status;
+
+/* The value of a row's Status column. RENDERQ_OTHER is one that only some other program knows. */
+typedef enum renderq_state {
+    RENDERQ_SCHEDULED = 1,
+    RENDERQ_QUEUED = 2,
+    RENDERQ_PROCESSING = 3,
+    RENDERQ_COMPLETED = 4,
+    RENDERQ_DEAD_LETTER = 5,
+    RENDERQ_CANCELLED = 6,
+    RENDERQ_OTHER = 7
+} renderq_state;
+
+/* The library's version, as "MAJOR.MINOR.PATCH"; compare with RENDERQ_VERSION, the header's. */
+const char *renderq_version(void);
+
+/* "OK", "LOST", ...: a status as one word. Never NULL. */
+const char *renderq_strstatus(renderq_status status);
+
+/* "Queued", "DeadLetter", ...: a state as the Status column spells it; "Other" for the rest. Never NULL. */
+const char *renderq_strstate(renderq_state state);
+
+/* ---- limits, sentinels, structs --------------------------------------------------------------------- */
+
+/* Longest texts, in UTF-16 units. A table made by another program may hold less; its engine then refuses. */
+#define RENDERQ_COMPOSITION_MAX 200
+#define RENDERQ_WORKER_MAX      128
+#define RENDERQ_OUTPUT_URL_MAX  2048
+#define RENDERQ_DEDUP_KEY_MAX   200
+#define RENDERQ_PROGRESS_MAX    200
+#define RENDERQ_ERROR_MAX       8000        /* longer error messages are shortened, with a mark at the end */
+#define RENDERQ_QUEUE_PART_MAX  128
+
+#define RENDERQ_CLAIM_MAX       100         /* jobs in one claim */
+#define RENDERQ_MANY_MAX        1000        /* jobs in one start_many, renew_many, complete_many */
+#define RENDERQ_ENQUEUE_MAX     10000       /* jobs in one enqueue_many */
+
+#define RENDERQ_LEASE_DEFAULT_S 600
+#define RENDERQ_LEASE_MAX_S     2592000     /* 30 days */
+#define RENDERQ_DELAY_MAX_MS    INT64_C(315360000000)   /* 3,650 days */
+
+#define RENDERQ_BACKOFF         (-1)        /* fail: wait 2^failures seconds, at most an hour, plus up to a quarter */
+#define RENDERQ_NEVER           (-2)        /* fail: no retry, straight to DeadLetter */
+#define RENDERQ_FOREVER         (-1)        /* claim: wait until there is a job */
+#define RENDERQ_RETRIES_DEFAULT 3
+#define RENDERQ_NO_RETRY        (-1)        /* max_retries: the first failure is the last */
+
+/* renderq_new_job job = RENDERQ_INIT(renderq_new_job);  -- size set, everything else zero */
+#ifndef __cplusplus
+#define RENDERQ_INIT(type) { .size = sizeof(type) }
+#else
+#define RENDERQ_INIT(type) renderq_init<type>()
+#endif
+
+typedef struct renderq renderq;             /* a handle: one connection */
+
+/* A GUID as SQL Server prints it: 8-4-4-4-12 hexadecimal digits, upper case. Input may be lower case. */
+typedef struct renderq_id {
+    char text[37];
+} renderq_id;
+
+typedef enum renderq_log_level {
+    RENDERQ_LOG_ERROR = 1,
+    RENDERQ_LOG_WARNING = 2,
+    RENDERQ_LOG_INFO = 3,
+    RENDERQ_LOG_DEBUG = 4
+} renderq_log_level;
+
+typedef struct renderq_options {            /* NULL or zero: the defaults */
+    size_t size;
+    const char *worker;                     /* WorkerNodeId of claims; NULL: "host:pid" */
+    const char *password;                   /* instead of one in the URL; never logged, never in an error text */
+    int connect_s;                          /* 10: longest wait for a connection */
+    int command_s;                          /* 30: longest wait for one statement, its locks included */
+    int retry_s;                            /* 30, at most 45: how long a lost link is retried; -1: not at all */
+    void (*log)(renderq_log_level level, const char *line, void *arg);  /* called by the thread in the call;
+                                               `line` lives for the call and has no newline */
+    void *log_arg;
+} renderq_options;
+
+typedef struct renderq_new_job {
+    size_t size;
+    const char *queue;                      /* NULL: the URL's */
+    const char *composition_id;             /* required: what is to be done */
+    const char *payload_json;               /* required: handed to the worker as it is, of any size; not parsed */
+    size_t payload_len;                     /* bytes; 0: strlen(payload_json) */
+    const char *output_url;                 /* where the result is expected, or NULL */
+    const char *dedup_key;                  /* or NULL; at most one Scheduled, Queued or Processing job holds a key */
+    int priority;                           /* higher first */
+    int max_retries;                        /* 0: 3. With 3 the fourth failure is the last. RENDERQ_NO_RETRY: none */
+    int64_t delay_ms;                       /* not before that long from now; 0: at once */
+} renderq_new_job;
+
+typedef struct renderq_enqueued {           /* what became of one item of renderq_enqueue_many() */
+    size_t size;
+    renderq_status status;
+    renderq_id id;                          /* of the new job, or with RENDERQ_DUPLICATE of the one that is there */
+} renderq_enqueued;
+
+/* A job as the library hands it out. Read-only; renderq_job_free() frees it with all its strings.
+ * It outlives the handle it came from. */
+typedef struct renderq_job {
+    renderq_id id;
+    renderq_id lease;                       /* the claim's token; with id it brings the job back after a restart
+                                               (renderq_job_resume). "" unless it was claimed or resumed here. */
+    const char *queue;                      /* as the caller named it */
+    const char *composition_id;
+    const char *payload_json;               /* NULL in renderq_list() */
+    size_t payload_len;                     /* bytes */
+    const char *output_url, *dedup_key, *worker, *last_error, *progress;   /* each may be NULL */
+    renderq_state state;
+    int priority;
+    int retry_count;                        /* failures so far: 0 at the first attempt */
+    int max_retries;                        /* RENDERQ_NO_RETRY: none */
+    int64_t created_at_ms, locked_at_ms, started_at_ms, due_at_ms, ended_at_ms;
+    int64_t lease_left_ms;                  /* when the call returned; see renderq_lease_left_ms() */
+} renderq_job;
+
+/* ---- connect ---------------------------------------------------------------------------------------- */
+
+/* Opens a connection to the database that holds the queue.
+ *
+ *   sqlite:PATH?queue=NAME              a file on a local disk; sqlite:jobs.db, sqlite:/var/lib/app/jobs.db
+ *
+ * Percent-encoding holds throughout: write ? # and % inside a path as %3F %23 %25. Options:
+ *   queue=NAME                          the default queue: VideoRenderJobs. [my name] in brackets may hold
+ *                                       any character; two parts (schema.table) where the engine has schemas
+ *   synchronous=full|normal             full: a call that answered is there after a power loss; normal: after a
+ *                                       crash of the program only, and faster
+ *   busy_timeout_ms=N                   how long to wait for another writer; renderq_options.command_s else
+ *   network_fs=allow                    open a file on NFS, SMB, 9p or FUSE, which is refused otherwise, since
+ *                                       locks there are known to fail and the file to be lost
+ *
+ * A file that is not there yet is made by renderq_create(), not by this.
+ *
+ * *out is set in any case but RENDERQ_NOMEM without a handle (then it is NULL): after a failure it serves
+ * renderq_errmsg() and must still be closed.
+ * Returns OK, or one marked [any]. */
+renderq_status renderq_open(const char *url, const renderq_options *options, renderq **out);
+
+/* Closes the handle and frees it. Leased jobs keep their leases: complete, fail or release them first. NULL is
+ * fine. In a child after fork() it frees memory alone and leaves the parent's connection untouched. */
+void renderq_close(renderq *h);
+
+/* One line about the last call on this handle that did not return RENDERQ_OK: what was wrong and what to do.
+ * "" after none. Lives until the next call on the handle. With NULL: "out of memory". */
+const char *renderq_errmsg(const renderq *h);
+
+/* The engine's own number for that error (SQLite: the extended result code), 0 where the engine had no part. */
+int renderq_native_error(const renderq *h);
+
+/* Ends the call that is running on the handle, or if none is, the next renderq_claim() or claim_many() on it:
+ * it returns RENDERQ_INTERRUPTED and has changed nothing. One interrupt ends one call. May be called from any
+ * thread and from a signal handler, as long as the handle is open. NULL is fine. */
+void renderq_interrupt(renderq *h);
+
+/* Makes the queue's table, or adds what an older one lacks; rows and other tables are left alone. Running it
+ * again is harmless. `queue` NULL: the URL's. A database administrator can run sql/<engine>/schema.sql instead.
+ * Returns OK, SCHEMA (there is a table of this name that cannot become a queue), or one marked [any]. */
+renderq_status renderq_create(renderq *h, const char *queue);
+
+/* ---- produce ---------------------------------------------------------------------------------------- */
+
+/* Puts a job into the queue. *id (may be NULL) receives its id, or with DUPLICATE the id of the job that holds
+ * the dedup key. Returns OK, DUPLICATE, or one marked [any]; after UNCERTAIN, *id tells with renderq_get()
+ * whether the job is there. */
+renderq_status renderq_enqueue(renderq *h, const renderq_new_job *job, renderq_id *id);
+
+/* Puts n jobs of one queue in, all or none, in one transaction; they are claimed in this order. `each` (may be
+ * NULL) receives a status and an id an item; its first item's size must be set. When an item is INVALID
+ * nothing is stored: it says INVALID, the others EMPTY, and the text names the first bad one by its index.
+ * Returns OK (each item OK or DUPLICATE), or one marked [any]. n is at most RENDERQ_ENQUEUE_MAX. */
+renderq_status renderq_enqueue_many(renderq *h, const renderq_new_job *jobs, size_t n, renderq_enqueued *each);
+
+/* ---- consume under a lease -------------------------------------------------------------------------- */
+
+typedef struct renderq_claim_options {      /* NULL or zero: the defaults */
+    size_t size;
+    const char *queue;                      /* NULL: the URL's */
+    const char *worker;                     /* NULL: the handle's */
+    int lease_s;                            /* 600 */
+    int64_t wait_ms;                        /* how long to wait for a job; 0: answer EMPTY at once; RENDERQ_FOREVER */
+    int unstarted;                          /* 1: claimed ahead of its turn. Until renderq_start_many() marks it, a
+                                               lease that runs out does not count as a failure of the job. */
+    int no_reap;                            /* 1: leave leases that have run out to somebody else */
+} renderq_claim_options;
+
+/* Takes the next job: highest priority first, then the oldest. *out is the job, to be freed with
+ * renderq_job_free(), or NULL. While it waits it reads at most every 100 ms, growing to every 2 s. A claim
+ * that finds nothing, and now and then one that does, also sends jobs back whose lease has run out.
+ * Returns OK, EMPTY, or one marked [any]. A job claimed although the answer is UNCERTAIN comes back by
+ * itself: the handle's next claims look for it, and otherwise its lease runs out. */
+renderq_status renderq_claim(renderq *h, const renderq_claim_options *options, renderq_job **out);
+
+/* The same for up to max (1 to RENDERQ_CLAIM_MAX) jobs, in the order they should be worked on, as soon as there
+ * is one. out[0] to out[*n - 1] are to be freed one by one; the rest of `out` is set to NULL. */
+renderq_status renderq_claim_many(renderq *h, const renderq_claim_options *options, renderq_job **out, size_t max,
+                                  size_t *n);
+
+/* Marks jobs that were claimed unstarted as started, just before their work begins; their leases begin anew,
+ * with lease_s seconds (0: as claimed). With `worker`, hands them out to somebody else: the row gets this
+ * worker's name and a fresh lease token a job, which the jobs then carry; the old token is void.
+ * All jobs are of one queue. each (may be NULL) receives OK or LOST a job.
+ * Returns OK (all), LOST (at least one; the others are started), or one marked [any]. */
+renderq_status renderq_start_many(renderq *h, renderq_job **jobs, size_t n, const char *worker, int lease_s,
+                                  renderq_status *each);
+
+/* Begins the lease anew from now; do it every third of the lease. progress (NULL: as before) is kept with the
+ * row for people to see. Updates job->lease_left_ms and locked_at_ms.
+ * Returns OK, LOST (stop working on it), or one marked [any]. */
+renderq_status renderq_renew(renderq *h, renderq_job *job, const char *progress);
+
+/* The same for n jobs of one queue in one request. each (may be NULL) receives OK or LOST a job.
+ * Returns OK (all), LOST (at least one), or one marked [any]. */
+renderq_status renderq_renew_many(renderq *h, renderq_job **jobs, size_t n, renderq_status *each);
+
+/* Milliseconds until the lease runs out, counted on this machine's clock from before the request that began
+ * it, so never too long; 0: it has run out, or the job came without one. Any thread. */
+int64_t renderq_lease_left_ms(const renderq_job *job);
+
+/* The job is done. output_url NULL: the row keeps the one it has.
+ * Returns OK, LOST, or one marked [any]. */
+renderq_status renderq_complete(renderq *h, const renderq_job *job, const char *output_url);
+
+typedef struct renderq_result {             /* one item of renderq_complete_many() */
+    size_t size;
+    const renderq_job *job;
+    const char *output_url;                 /* or NULL */
+    renderq_status status;                  /* out: OK or LOST */
+} renderq_result;
+
+/* The same for n jobs of one queue, in one transaction.
+ * Returns OK (all), LOST (at least one; the others are completed), or one marked [any]. */
+renderq_status renderq_complete_many(renderq *h, renderq_result *results, size_t n);
+
+/* The attempt failed. The job waits for retry_ms (0: at once, RENDERQ_BACKOFF, or RENDERQ_NEVER) and is tried
+ * again, unless its retries are used up: then it is a dead letter. error (may be NULL) is kept with the row;
+ * it alone is made valid UTF-8 and shortened where it must be.
+ * Returns OK, LOST, or one marked [any]. */
+renderq_status renderq_fail(renderq *h, const renderq_job *job, const char *error, int64_t retry_ms);
+
+/* Gives the job back, uncounted, as a clean stop does; it is ready again after delay_ms.
+ * Returns OK, LOST, or one marked [any]. */
+renderq_status renderq_release(renderq *h, const renderq_job *job, int64_t delay_ms);
+
+/* Brings a claimed job back from its id and lease, in another process or after a restart. *out is to be freed
+ * with renderq_job_free(). Returns OK, LOST (the lease is not that any more), or one marked [any]. */
+renderq_status renderq_job_resume(renderq *h, const char *queue, const renderq_id *id, const renderq_id *lease,
+                                  renderq_job **out);
+
+/* Frees a job. The row and its lease stay as they are. NULL is fine. */
+void renderq_job_free(renderq_job *job);
+
+/* ---- operate ---------------------------------------------------------------------------------------- */
+/* queue is NULL for the URL's in all of these. */
+
+/* Reads one job. Its lease is left out: it belongs to the worker. *out is to be freed with renderq_job_free().
+ * Returns OK, EMPTY, or one marked [any]. */
+renderq_status renderq_get(renderq *h, const char *queue, const renderq_id *id, renderq_job **out);
+
+typedef struct renderq_filter {             /* NULL or zero: everything in the URL's queue */
+    size_t size;
+    const char *queue;
+    renderq_state state;                    /* 0: any */
+    const char *composition_id;             /* NULL: any */
+    const char *worker;                     /* NULL: any */
+    size_t max;                             /* at most so many jobs; 0: all */
+} renderq_filter;
+
+/* Called with each job; it lives for the call. Returns 0 to go on, anything else to end the list. */
+typedef int (*renderq_job_fn)(void *arg, const renderq_job *job);
+
+/* Reads jobs in the order of their ids, a page at a time, without their payloads; `each` may use the handle.
+ * Rows that change meanwhile may be seen or not. Returns OK (also when `each` ended it), or one marked [any]. */
+renderq_status renderq_list(renderq *h, const renderq_filter *filter, renderq_job_fn each, void *arg);
+
+/* Ends a job that is Scheduled, Queued or Processing; its worker hears LOST.
+ * Returns OK (also if it is Cancelled already), EMPTY (no such job), LOST (its state forbids it), or [any]. */
+renderq_status renderq_cancel(renderq *h, const char *queue, const renderq_id *id);
+
+/* Queues a job again that is DeadLetter, Cancelled or Completed, with its failures forgotten.
+ * Returns OK (also if it is Queued already), EMPTY, LOST, DUPLICATE (a live job holds its dedup key; *holder,
+ * which may be NULL, receives its id), or one marked [any]. */
+renderq_status renderq_retry(renderq *h, const char *queue, const renderq_id *id, renderq_id *holder);
+
+typedef struct renderq_retried {
+    size_t size;
+    int64_t retried;                        /* queued again */
+    int64_t duplicates;                     /* left dead: a live job holds their dedup key */
+} renderq_retried;
+
+/* Retries every dead letter, one for each dedup key. counts may be NULL; on an error it tells how far it came,
+ * after a lost reply at least that. Returns OK or one marked [any]. */
+renderq_status renderq_retry_dead(renderq *h, const char *queue, renderq_retried *counts);
+
+#define RENDERQ_SPARE_RENEWED 1u            /* settle: leave a job alone whose worker renews its lease */
+
+/* An operator's complete, without a lease: the result is there, whoever made it. Takes any state but Completed.
+ * Returns OK (also if it is Completed already), EMPTY, LOST (spared), or one marked [any]. */
+renderq_status renderq_settle(renderq *h, const char *queue, const renderq_id *id, const char *output_url,
+                              unsigned flags);
+
+typedef struct renderq_reaped {
+    size_t size;
+    int64_t returned;                       /* back in the queue, at once or after a back-off */
+    int64_t dead;                           /* retries used up: dead letters now */
+} renderq_reaped;
+
+/* Ends the leases that have run out: a started job counts a failure and waits as after RENDERQ_BACKOFF, an
+ * unstarted one is queued again. Claims do this too, so no program needs it; a schedule may call it.
+ * counts may be NULL. Returns OK or one marked [any]. */
+renderq_status renderq_reap(renderq *h, const char *queue, renderq_reaped *counts);
+
+/* Deletes Completed, DeadLetter and Cancelled jobs that ended more than older_than_s seconds (at least 60) ago,
+ * in batches, so that nobody waits for it. *deleted may be NULL. Returns OK or one marked [any]. */
+renderq_status renderq_purge(renderq *h, const char *queue, int64_t older_than_s, int64_t *deleted);
+
+typedef struct renderq_counts {
+    size_t size;
+    int64_t scheduled, queued, processing, completed, dead_letter, cancelled, other;    /* jobs in each state */
+    int64_t oldest_queued_ms;               /* age of the oldest Queued job; 0: none */
+    int64_t run_out;                        /* Processing under a lease that has run out, not yet sent back */
+    int64_t completed_1m, completed_5m, completed_15m;  /* completed in the last minutes */
+} renderq_counts;
+
+/* Counts the queue into *counts, whose size must be set. Delays nobody. Returns OK or one marked [any]. */
+renderq_status renderq_stats(renderq *h, const char *queue, renderq_counts *counts);
+
+#ifdef __cplusplus
+}
+template <class T> inline T renderq_init() { T made = T(); made.size = sizeof made; return made; }
+#endif
+
+#endif

@@ -1,0 +1,293 @@
+/* claim.c: jobs taken from a queue under a lease: the claim itself, the wait for work, the claims whose reply was
+ * lost, and the reaping that claims do on the way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backoff.h"
+#include "check.h"
+#include "clock.h"
+#include "job.h"
+#include "lease.h"
+#include "reap.h"
+
+#define POLL_CAP_MS      2000
+#define REAP_IDLE_MS     10000      /* how often a handle that finds nothing reaps */
+#define REAP_BUSY_MS     60000      /* ... and one that finds work */
+#define REAP_BATCH       100
+
+typedef struct claim {
+    renderq *h;
+    const rq_queue *queue;
+    rq_queue room;
+    const char *worker;
+    int lease_s;
+    int64_t wait_ms;
+    bool unstarted, no_reap;
+    rq_jobs found;
+} claim;
+
+/* ---- ghosts: claims that may still take effect ---- */
+
+static rq_ghost *ghost_place(renderq *h)
+{
+    rq_ghost *oldest = &h->ghosts[0];
+    for (size_t i = 0; i < RQ_GHOSTS_MAX; i++) {
+        if (!h->ghosts[i].queue)
+            return &h->ghosts[i];
+        if (h->ghosts[i].until_ms < oldest->until_ms)
+            oldest = &h->ghosts[i];
+    }
+    return oldest;
+}
+
+static void bury(rq_ghost *ghost)
+{
+    free(ghost->queue);
+    ghost->queue = NULL;
+}
+
+/* Without memory for it the ghost's lease runs out by itself, which counts a failure of the job: no worse. */
+static void remember_ghost(const claim *c, const rq_guid *token)
+{
+    rq_ghost *ghost = ghost_place(c->h);
+    bury(ghost);
+    *ghost = (rq_ghost){ .token = *token, .queue = strdup(c->queue->text),
+                         .until_ms = rq_clock_ms() + (int64_t)c->lease_s * 1000 };
+    rq_log(c->h, RENDERQ_LOG_WARNING, "the reply to a claim on %s was lost; the next claims look for it",
+           c->queue->text);
+}
+
+static renderq_status look_up(renderq *h, const rq_queue *queue, const rq_guid *token, rq_jobs *found)
+{
+    rq_value value = rq_guid_value(token);
+    found->asked_ms = rq_clock_ms();
+    renderq_status status = rq_run(h, queue, RQ_CLAIMED, &value, 1, rq_jobs_add, found);
+    if (status != RENDERQ_OK)
+        rq_jobs_clear(found);
+    return status;
+}
+
+/* Gives back what a lost claim turns out to have taken. A fault leaves the ghost for the next claim. */
+static void release_ghost(renderq *h, const rq_queue *queue, rq_ghost *ghost)
+{
+    renderq_job *jobs[RENDERQ_CLAIM_MAX];
+    rq_jobs found = { .h = h, .queue = queue, .jobs = jobs, .max = RENDERQ_CLAIM_MAX, .leased = true };
+    bool done = look_up(h, queue, &ghost->token, &found) == RENDERQ_OK && found.n > 0;
+    for (size_t i = 0; i < found.n && done; i++) {
+        rq_guid id;
+        bool matched;
+        done = rq_guid_parse(jobs[i]->id.text, &id)
+               && rq_release(h, queue, &id, &ghost->token, jobs[i]->retry_count, 0, &matched) == RENDERQ_OK;
+    }
+    rq_jobs_clear(&found);
+    if (done) {
+        rq_log(h, RENDERQ_LOG_INFO, "released what a claim on %s took whose reply was lost", queue->text);
+        bury(ghost);
+    }
+}
+
+static void release_ghosts(const claim *c)
+{
+    for (size_t i = 0; i < RQ_GHOSTS_MAX; i++) {
+        rq_ghost *ghost = &c->h->ghosts[i];
+        if (ghost->queue && rq_clock_ms() > ghost->until_ms)
+            bury(ghost);
+        if (ghost->queue && strcmp(ghost->queue, c->queue->text) == 0)
+            release_ghost(c->h, c->queue, ghost);
+    }
+}
+
+/* ---- reaping on the way ---- */
+
+static int64_t *reaped_at(renderq *h, const rq_queue *queue)
+{
+    rq_reap_time *oldest = &h->reap_times[0];
+    for (size_t i = 0; i < RQ_REAP_TIMES_MAX; i++) {
+        rq_reap_time *time = &h->reap_times[i];
+        if (time->queue && strcmp(time->queue, queue->text) == 0)
+            return &time->at_ms;
+        if (!time->queue || (oldest->queue && time->at_ms < oldest->at_ms))
+            oldest = time;
+    }
+    free(oldest->queue);
+    *oldest = (rq_reap_time){ .queue = strdup(queue->text), .at_ms = INT64_MIN };
+    return &oldest->at_ms;
+}
+
+/* A fault here is not the claim's: it is logged, and the claim goes on. An interrupt ends the claim. */
+static bool reap_now(const claim *c, int64_t *at_ms)
+{
+    rq_reaped counts;
+    *at_ms = rq_clock_ms();
+    renderq_status status = rq_reap_batch(c->h, c->queue, REAP_BATCH, &counts);
+    if (status != RENDERQ_OK)
+        rq_log(c->h, RENDERQ_LOG_WARNING, "leases of %s were not reaped: %s", c->queue->text, c->h->error.text);
+    return counts.returned > 0;
+}
+
+static void reap_if_busy(const claim *c)
+{
+    int64_t *at_ms = reaped_at(c->h, c->queue);
+    int64_t last = *at_ms == INT64_MIN ? c->h->opened_at_ms : *at_ms;
+    if (!c->no_reap && rq_clock_ms() - last >= REAP_BUSY_MS)
+        reap_now(c, at_ms);
+}
+
+/* Whether asking once more is worth it. */
+static bool reap_if_idle(const claim *c)
+{
+    int64_t *at_ms = reaped_at(c->h, c->queue);
+    if (c->no_reap || (*at_ms != INT64_MIN && rq_clock_ms() - *at_ms < REAP_IDLE_MS))
+        return false;
+    return reap_now(c, at_ms);
+}
+
+/* ---- one claim ---- */
+
+static renderq_status ask(claim *c, const rq_guid *token)
+{
+    rq_value values[] = { rq_text(c->worker), rq_guid_value(token), rq_number(c->lease_s), rq_number(c->unstarted),
+                          rq_number((int64_t)c->found.max) };
+    c->found.asked_ms = rq_clock_ms();
+    renderq_status status = rq_run(c->h, c->queue, RQ_CLAIM, values, 1, rq_jobs_add, &c->found);
+    if (status != RENDERQ_OK)
+        rq_jobs_clear(&c->found);
+    return status;
+}
+
+static renderq_status fresh_token(renderq *h, rq_guid *token)
+{
+    return rq_guid_random(token) ? RENDERQ_OK
+                                 : rq_fault(h, RENDERQ_FAILED, "the kernel gives no random bytes for a lease token");
+}
+
+/* Asks until there is an answer. After a lost reply the token is looked for; if no row has it, the request may still
+ * be on its way, so its token is remembered and another one is asked with. */
+static renderq_status claim_once(claim *c)
+{
+    rq_guid token;
+    renderq_status status = fresh_token(c->h, &token);
+    if (status != RENDERQ_OK)
+        return status;
+    bool lost = false;
+    rq_try tries = rq_first_try(c->h);
+    do {
+        if (lost) {
+            status = look_up(c->h, c->queue, &token, &c->found);
+            if (status != RENDERQ_OK || c->found.n > 0)
+                continue;
+            remember_ghost(c, &token);
+            lost = false;
+            status = fresh_token(c->h, &token);
+            if (status != RENDERQ_OK)
+                continue;
+        }
+        status = ask(c, &token);
+        lost = status == RENDERQ_UNCERTAIN;
+    } while (rq_again(c->h, &tries, &status));
+    if (lost && status != RENDERQ_OK)
+        remember_ghost(c, &token);
+    if (status == RENDERQ_OK && c->found.n == 0)
+        status = rq_fault(c->h, RENDERQ_EMPTY, "no job is ready in %.200s", c->queue->text);
+    return status;
+}
+
+static renderq_status claim_and_reap(claim *c)
+{
+    release_ghosts(c);
+    reap_if_busy(c);
+    renderq_status status = claim_once(c);
+    if (status == RENDERQ_EMPTY && reap_if_idle(c))
+        status = claim_once(c);
+    return status;
+}
+
+static renderq_status interrupted(renderq *h)
+{
+    rq_stop_answer(&h->stop);
+    return rq_fault(h, RENDERQ_INTERRUPTED, "interrupted while it waited for a job; nothing was claimed");
+}
+
+static renderq_status claim_waiting(claim *c)
+{
+    int64_t began_ms = rq_clock_ms();
+    for (unsigned empty_reads = 1;; empty_reads++) {
+        if (rq_stop_raised(&c->h->stop))
+            return interrupted(c->h);
+        renderq_status status = claim_and_reap(c);
+        if (status != RENDERQ_EMPTY || c->wait_ms == 0)
+            return status;
+        int64_t wait = rq_poll_ms(empty_reads, POLL_CAP_MS, rq_jitter());
+        if (c->wait_ms != RENDERQ_FOREVER) {
+            int64_t left = began_ms + c->wait_ms - rq_clock_ms();
+            if (left <= 0)
+                return status;
+            wait = wait < left ? wait : left;
+        }
+        if (rq_stop_sleep(&c->h->stop, wait))
+            return interrupted(c->h);
+    }
+}
+
+static renderq_status take_options(renderq *h, const renderq_claim_options *given, claim *c)
+{
+    renderq_claim_options options;
+    renderq_status status = rq_take_struct(h, "renderq_claim_options", given, &options, sizeof options);
+    if (status == RENDERQ_OK)
+        status = rq_which_queue(h, options.queue, &c->room, &c->queue);
+    if (status == RENDERQ_OK)
+        status = rq_check_text(h, NULL, &rq_worker_field, options.worker);
+    if (status == RENDERQ_OK)
+        status = rq_check_lease_s(h, options.lease_s);
+    if (status == RENDERQ_OK && options.wait_ms != RENDERQ_FOREVER)
+        status = rq_check_delay(h, NULL, "wait_ms", options.wait_ms);
+    c->worker = options.worker ? options.worker : h->worker;
+    c->lease_s = options.lease_s ? options.lease_s : RENDERQ_LEASE_DEFAULT_S;
+    c->wait_ms = options.wait_ms;
+    c->unstarted = options.unstarted != 0;
+    c->no_reap = options.no_reap != 0;
+    return status;
+}
+
+static renderq_status claim_into(renderq *h, const renderq_claim_options *options, renderq_job **out, size_t max,
+                                 size_t *n)
+{
+    claim c = { .h = h };
+    renderq_status status = take_options(h, options, &c);
+    if (status != RENDERQ_OK)
+        return status;
+    c.found = (rq_jobs){ .h = h, .queue = c.queue, .jobs = out, .max = max, .leased = true, .lease_s = c.lease_s };
+    status = claim_waiting(&c);
+    rq_jobs_sort(&c.found);
+    *n = c.found.n;
+    return status;
+}
+
+renderq_status renderq_claim(renderq *h, const renderq_claim_options *options, renderq_job **out)
+{
+    size_t n = 0;
+    if (out)
+        *out = NULL;
+    renderq_status status = rq_enter(h, true);
+    if (status != RENDERQ_OK)
+        return status;
+    if (!out)
+        return rq_fault(h, RENDERQ_INVALID, "the pointer for the job is NULL");
+    return claim_into(h, options, out, 1, &n);
+}
+
+renderq_status renderq_claim_many(renderq *h, const renderq_claim_options *options, renderq_job **out, size_t max,
+                                  size_t *n)
+{
+    if (n)
+        *n = 0;
+    renderq_status status = rq_enter(h, true);
+    if (status != RENDERQ_OK)
+        return status;
+    if (!out || !n)
+        return rq_fault(h, RENDERQ_INVALID, "the pointer for the jobs or for their number is NULL");
+    if (max < 1 || max > RENDERQ_CLAIM_MAX)
+        return rq_fault(h, RENDERQ_INVALID, "max is %zu: one claim takes 1 to %d jobs", max, RENDERQ_CLAIM_MAX);
+    memset(out, 0, max * sizeof out[0]);
+    return claim_into(h, options, out, max, n);
+}

@@ -1,0 +1,99 @@
+/* driver.h: what an engine has to do for the core. The core knows no SQL; a driver knows no queue. */
+#ifndef RQ_DRIVER_H
+#define RQ_DRIVER_H
+
+#include "name.h"
+#include "renderq.h"
+#include "statement.h"
+#include "stop.h"
+#include "url.h"
+
+/* The text and number of the last failure. It has its own memory, so that "out of memory" can be said. */
+typedef struct rq_error {
+    int native;
+    char text[1024];
+} rq_error;
+
+/* Writes the text and returns the status, so that a failure is one line. */
+renderq_status rq_error_set(rq_error *error, renderq_status status, int native, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* What a driver may use of the handle. It outlives every connection of that handle. */
+typedef struct rq_session {
+    const rq_url *url;
+    const char *password;
+    int connect_s, command_s;
+    rq_stop *stop;          /* a long wait asks it; sleeps go through it */
+    rq_error *error;        /* a driver that returns anything but OK has filled this */
+} rq_session;
+
+typedef struct rq_queue {
+    const char *text;       /* as the user wrote it */
+    rq_name name;
+} rq_queue;
+
+typedef struct rq_driver rq_driver;
+
+/* A driver's connection begins with this. */
+typedef struct rq_conn {
+    const rq_driver *driver;
+    const rq_session *session;
+} rq_conn;
+
+/* Takes one row of one item. Anything but OK ends the statement and is what run() returns, with nothing done where
+ * the engine can still take it back. The rows count only once run() has returned OK. */
+typedef renderq_status (*rq_row_fn)(void *arg, size_t item, const rq_value *columns);
+
+struct rq_driver {
+    const char *scheme;
+    const char *const *options;     /* the URL's options that it knows, NULL at the end; "queue" is the core's */
+
+    /* Opens a connection. On failure *out is NULL. */
+    renderq_status (*open)(const rq_session *session, rq_conn **out);
+
+    /* Adopts a connection that the caller made, and will never close or change it for good. */
+    renderq_status (*attach)(const rq_session *session, void *native, rq_conn **out);
+
+    void (*close)(rq_conn *conn);
+
+    /* In a child after fork(): frees memory, touches neither the file nor the socket. */
+    void (*abandon)(rq_conn *conn);
+
+    /* One transaction at a time. A commit that returns anything but OK has ended it too. */
+    renderq_status (*begin)(rq_conn *conn);
+    renderq_status (*commit)(rq_conn *conn);
+    renderq_status (*rollback)(rq_conn *conn);
+
+    /* Makes the queue's table or adds what it lacks. */
+    renderq_status (*create)(rq_conn *conn, const rq_queue *queue);
+
+    /* Runs a statement for n items (1 unless it is `many`), n_params values each in a row, in one transaction of its
+     * own or in the one that is open: all of it happens, or nothing. Row by row it hands back what came, in any
+     * order. Besides its own failures it answers
+     *   DISCONNECTED  the link is gone and nothing was sent
+     *   UNCERTAIN     the link is gone or the reply was not understood: it may have happened
+     * after which the core closes the connection and opens another. */
+    renderq_status (*run)(rq_conn *conn, const rq_queue *queue, rq_statement_id id, const rq_value *values, size_t n,
+                          rq_row_fn row, void *arg);
+
+    /* The engine's own handle: sqlite3 *. */
+    void *(*native)(rq_conn *conn);
+};
+
+extern const rq_driver rq_sqlite_driver;
+
+/* The engine of a URL's scheme, or NULL. */
+const rq_driver *rq_driver_find(const char *scheme);
+
+/* The SQL of a file, embedded by the build, from the marker line on. */
+typedef struct rq_sql {
+    const char *name;       /* "claim", without .sql */
+    const char *text;
+} rq_sql;
+
+extern const rq_sql rq_sql_sqlite[];    /* ends with a NULL name */
+
+/* NULL when there is no such file. */
+const char *rq_sql_find(const rq_sql *files, const char *name);
+
+#endif

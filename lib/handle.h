@@ -1,0 +1,93 @@
+/* handle.h: what is behind a renderq *, and how a statement gets to the database and is repeated. Core only. */
+#ifndef RQ_HANDLE_H
+#define RQ_HANDLE_H
+
+#include <sys/types.h>
+
+#include "driver.h"
+
+/* A claim whose reply was lost and that was not found: it may still take effect. The next claims look for it until
+ * its lease would have ended. */
+typedef struct rq_ghost {
+    rq_guid token;
+    char *queue;            /* NULL: this place is free */
+    int64_t until_ms;
+} rq_ghost;
+
+#define RQ_GHOSTS_MAX 8
+
+/* When this handle last sent run-out leases of a queue back. */
+typedef struct rq_reap_time {
+    char *queue;
+    int64_t at_ms;
+} rq_reap_time;
+
+#define RQ_REAP_TIMES_MAX 16
+
+struct renderq {
+    const rq_driver *driver;
+    rq_conn *conn;                  /* NULL: not connected; the next statement connects */
+    rq_session session;
+    rq_url url;
+    rq_error error;
+    rq_stop stop;
+    rq_queue queue;                 /* the URL's */
+    char *worker, *password;
+    int retry_s;
+    pid_t pid;                      /* of the process that opened it */
+    bool ready;                     /* open succeeded */
+    void (*log)(renderq_log_level level, const char *line, void *arg);
+    void *log_arg;
+    rq_guid_order order;
+    int64_t opened_at_ms;
+    rq_ghost ghosts[RQ_GHOSTS_MAX];
+    rq_reap_time reap_times[RQ_REAP_TIMES_MAX];
+};
+
+/* renderq_open() with the driver given: what the tests wrap. */
+renderq_status rq_open_with(const rq_driver *driver, const char *url, const renderq_options *options, renderq **out);
+
+/* The first thing that every public call does: a handle that can be used, in the process that opened it. A call that
+ * waits also hears an interrupt that came before it. */
+renderq_status rq_enter(renderq *h, bool waits);
+
+/* Sets the handle's text and returns the status. */
+renderq_status rq_fault(renderq *h, renderq_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+void rq_log(renderq *h, renderq_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Copies an options struct of any age into ours (size bytes at `into`, which begins with its size): what ours lacks
+ * must be zero there, what theirs lacks is zero here. theirs NULL: all zero. `what` names it in the text. */
+renderq_status rq_take_struct(renderq *h, const char *what, const void *theirs, void *into, size_t size);
+
+/* Item i of an array of such structs, which steps by the size of its first. */
+renderq_status rq_take_item(renderq *h, const char *what, const void *array, size_t i, void *into, size_t size);
+
+/* The same the other way: fills as much of the caller's struct (or item i of an array) as it has, but for its size,
+ * which was checked on the way in. */
+void rq_give_item(void *array, size_t i, const void *ours, size_t size);
+
+/* Finds out which queue is meant: NULL is the URL's; another name is parsed into *room. */
+renderq_status rq_which_queue(renderq *h, const char *name, rq_queue *room, const rq_queue **out);
+
+/* Runs a statement, connecting first where that is needed; a link that broke is closed. */
+renderq_status rq_run(renderq *h, const rq_queue *queue, rq_statement_id id, const rq_value *values, size_t n,
+                      rq_row_fn row, void *arg);
+
+/* One call's tries. After each, rq_again() says whether to ask again: the link broke and there is time. */
+typedef struct rq_try {
+    int64_t until_ms;
+    unsigned count;
+    bool maybe;             /* a request of this call was sent and its reply lost: look before you trust a row */
+} rq_try;
+
+rq_try rq_first_try(const renderq *h);
+
+/* Waits before a repeat. False: *status is what the call answers; UNCERTAIN where an earlier try may have counted. */
+bool rq_again(renderq *h, rq_try *tries, renderq_status *status);
+
+/* 32 fresh random bits, for jitter. */
+uint32_t rq_jitter(void);
+
+#endif

@@ -1,0 +1,168 @@
+/* job.c: jobs made from rows, their leases counted down, and freed. No SQL, no connection. */
+#include "job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+
+static const char *const state_names[] = {
+    [RENDERQ_SCHEDULED] = "Scheduled",   [RENDERQ_QUEUED] = "Queued",          [RENDERQ_PROCESSING] = "Processing",
+    [RENDERQ_COMPLETED] = "Completed",   [RENDERQ_DEAD_LETTER] = "DeadLetter", [RENDERQ_CANCELLED] = "Cancelled",
+    [RENDERQ_OTHER] = "Other"
+};
+
+const char *renderq_strstate(renderq_state state)
+{
+    return state >= RENDERQ_SCHEDULED && state <= RENDERQ_OTHER ? state_names[state] : state_names[RENDERQ_OTHER];
+}
+
+renderq_state rq_state_parse(const rq_value *status)
+{
+    for (int state = RENDERQ_SCHEDULED; status->present && state < RENDERQ_OTHER; state++)
+        if (strlen(state_names[state]) == status->len && memcmp(state_names[state], status->bytes, status->len) == 0)
+            return (renderq_state)state;
+    return RENDERQ_OTHER;
+}
+
+/* ---- from a row ---- */
+
+static size_t room(const rq_value *text)
+{
+    return text->present ? text->len + 1 : 0;
+}
+
+/* Puts a text behind the others; NULL stays NULL. */
+static const char *put(char **end, const rq_value *text)
+{
+    if (!text->present)
+        return NULL;
+    char *start = *end;
+    memcpy(start, text->bytes, text->len);
+    start[text->len] = 0;
+    *end += text->len + 1;
+    return start;
+}
+
+static renderq_id id_of(const rq_value *guid)
+{
+    renderq_id id = { "" };
+    if (guid->present) {
+        rq_guid raw;
+        memcpy(raw.sort, guid->bytes, sizeof raw.sort);
+        rq_guid_print(&raw, &id);
+    }
+    return id;
+}
+
+static const int text_columns[] = {
+    RQ_JOB_COMPOSITION, RQ_JOB_PAYLOAD, RQ_JOB_OUTPUT_URL, RQ_JOB_DEDUP_KEY, RQ_JOB_WORKER, RQ_JOB_LAST_ERROR,
+    RQ_JOB_PROGRESS
+};
+
+static renderq_job *job_new(const rq_jobs *to, const rq_value *row)
+{
+    rq_value queue = rq_text(to->queue->text);
+    size_t size = sizeof(rq_job) + room(&queue);
+    for (size_t i = 0; i < sizeof text_columns / sizeof text_columns[0]; i++)
+        size += room(&row[text_columns[i]]);
+    rq_job *made = calloc(1, size);
+    if (!made)
+        return NULL;
+    char *end = (char *)(made + 1);
+    renderq_job *job = &made->job;
+    job->id = id_of(&row[RQ_JOB_ID]);
+    if (to->leased)
+        job->lease = id_of(&row[RQ_JOB_TOKEN]);
+    job->queue = put(&end, &queue);
+    job->composition_id = put(&end, &row[RQ_JOB_COMPOSITION]);
+    job->payload_json = put(&end, &row[RQ_JOB_PAYLOAD]);
+    job->payload_len = row[RQ_JOB_PAYLOAD].len;
+    job->output_url = put(&end, &row[RQ_JOB_OUTPUT_URL]);
+    job->dedup_key = put(&end, &row[RQ_JOB_DEDUP_KEY]);
+    job->worker = put(&end, &row[RQ_JOB_WORKER]);
+    job->last_error = put(&end, &row[RQ_JOB_LAST_ERROR]);
+    job->progress = put(&end, &row[RQ_JOB_PROGRESS]);
+    job->state = rq_state_parse(&row[RQ_JOB_STATUS]);
+    job->priority = (int)row[RQ_JOB_PRIORITY].number;
+    job->retry_count = (int)row[RQ_JOB_RETRY_COUNT].number;
+    int max_retries = (int)row[RQ_JOB_MAX_RETRIES].number;
+    job->max_retries = max_retries > 0 ? max_retries : RENDERQ_NO_RETRY;
+    job->created_at_ms = row[RQ_JOB_CREATED_AT].number;
+    job->locked_at_ms = row[RQ_JOB_LOCKED_AT].number;
+    job->started_at_ms = row[RQ_JOB_STARTED_AT].number;
+    job->due_at_ms = row[RQ_JOB_DUE_AT].number;
+    job->ended_at_ms = row[RQ_JOB_COMPLETED_AT].present ? row[RQ_JOB_COMPLETED_AT].number : row[RQ_JOB_ENDED_AT].number;
+    return job;
+}
+
+renderq_status rq_jobs_add(void *arg, size_t item, const rq_value *columns)
+{
+    (void)item;
+    rq_jobs *to = arg;
+    if (to->n == to->max)
+        return rq_fault(to->h, RENDERQ_FAILED, "the engine handed out more jobs than were asked for");
+    renderq_job *job = job_new(to, columns);
+    if (!job)
+        return rq_fault(to->h, RENDERQ_NOMEM, "out of memory for a job with a payload of %zu bytes; nothing was done",
+                        columns[RQ_JOB_PAYLOAD].len);
+    to->jobs[to->n++] = job;
+    const rq_value *left = &columns[RQ_JOB_LEASE_LEFT];
+    if (job->state == RENDERQ_PROCESSING)
+        rq_job_lease(job, left->present ? left->number : (int64_t)to->lease_s * 1000, to->asked_ms);
+    return RENDERQ_OK;
+}
+
+void rq_jobs_clear(rq_jobs *jobs)
+{
+    while (jobs->n > 0) {
+        renderq_job_free(jobs->jobs[--jobs->n]);
+        jobs->jobs[jobs->n] = NULL;
+    }
+}
+
+static int before(const void *left, const void *right)
+{
+    const renderq_job *a = *(renderq_job *const *)left, *b = *(renderq_job *const *)right;
+    if (a->priority != b->priority)
+        return a->priority > b->priority ? -1 : 1;
+    if (a->created_at_ms != b->created_at_ms)
+        return a->created_at_ms < b->created_at_ms ? -1 : 1;
+    rq_guid x, y;
+    if (!rq_guid_parse(a->id.text, &x) || !rq_guid_parse(b->id.text, &y))
+        return 0;
+    return memcmp(x.sort, y.sort, sizeof x.sort);
+}
+
+void rq_jobs_sort(rq_jobs *jobs)
+{
+    if (jobs->n > 1)
+        qsort(jobs->jobs, jobs->n, sizeof jobs->jobs[0], before);
+}
+
+/* ---- the lease ---- */
+
+void rq_job_lease(renderq_job *job, int64_t lease_ms, int64_t asked_ms)
+{
+    rq_job *made = (rq_job *)job;
+    made->lease_ends_ms = asked_ms + lease_ms;
+    job->lease_left_ms = 0;
+    if (made->lease_ends_ms > rq_clock_ms())
+        job->lease_left_ms = made->lease_ends_ms - rq_clock_ms();
+}
+
+int64_t renderq_lease_left_ms(const renderq_job *job)
+{
+    if (!job || !job->lease.text[0])
+        return 0;
+    int64_t left = ((const rq_job *)job)->lease_ends_ms - rq_clock_ms();
+    return left > 0 ? left : 0;
+}
+
+void renderq_job_free(renderq_job *job)
+{
+    if (!job)
+        return;
+    free(((rq_job *)job)->taker);
+    free(job);
+}

@@ -1,0 +1,66 @@
+/* sqlite.h: what the parts of the SQLite driver share. */
+#ifndef RQ_SQLITE_H
+#define RQ_SQLITE_H
+
+#include <sqlite3.h>
+
+#include "driver.h"
+
+/* One statement of a file, prepared. */
+typedef struct sqlite_part {
+    sqlite3_stmt *stmt;
+    unsigned char *binds;       /* parameter i + 1 of stmt takes the contract's parameter binds[i] */
+    int n_binds;
+    bool reads;                 /* changes nothing */
+} sqlite_part;
+
+typedef struct sqlite_file {
+    sqlite_part *parts;         /* NULL: not prepared yet */
+    int n_parts;
+    bool looks;                 /* its first part only reads, and others write: a look */
+    bool writes;
+} sqlite_file;
+
+/* The prepared statements of one queue. */
+typedef struct sqlite_queue {
+    struct sqlite_queue *next;  /* the one used before this */
+    char *name;
+    sqlite_file files[RQ_STATEMENTS];
+} sqlite_queue;
+
+#define SQLITE_QUEUES_MAX 8     /* kept prepared; the one longest unused makes room */
+
+typedef struct sqlite_conn {
+    rq_conn base;
+    sqlite3 *db;                /* NULL while the file is not there yet */
+    char *path;
+    bool attached;
+    int busy_ms;                /* how long to wait for somebody else's lock */
+    int64_t busy_until;
+    sqlite3_stmt *begin, *commit, *rollback;
+    sqlite_queue *queues;
+    int n_queues;
+} sqlite_conn;
+
+/* Opens conn->path into conn->db and sets it up. `create`: makes the file where there is none; else db stays NULL. */
+renderq_status rq_sqlite_open_file(sqlite_conn *conn, bool create);
+
+/* Turns an engine's result code into a status, with a text. `doing`: "claim", "opening", ... */
+renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing);
+
+/* Finalizes everything that is prepared. */
+void rq_sqlite_forget(sqlite_conn *conn);
+
+/* Text with the queue's table put in for the default one; to be freed. NULL: out of memory. */
+char *rq_sqlite_for_queue(const char *sql, const char *table);
+
+/* SQLite has no schemas, so a queue's name has one part. */
+renderq_status rq_sqlite_check_name(const sqlite_conn *conn, const rq_queue *queue);
+
+renderq_status rq_sqlite_create(rq_conn *base, const rq_queue *queue);
+
+/* The name of the file system that a file, or its folder while there is none, lies on, if it is one of those where
+ * SQLite's locks are known to fail; NULL if not. */
+const char *rq_sqlite_network_fs(const char *path);
+
+#endif

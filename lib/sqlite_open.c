@@ -1,0 +1,230 @@
+/* sqlite_open.c: the SQLite driver's way to a connection, and what the engine's result codes mean. No statements. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "sqlite.h"
+
+/* ---- errors ---- */
+
+static const char *errno_text(int number, char *buffer, size_t size)
+{
+    return strerror_r(number, buffer, size);
+}
+
+static renderq_status full(sqlite_conn *conn, int rc, const char *doing)
+{
+    return rq_error_set(conn->base.session->error, RENDERQ_FAILED, rc,
+                        "%s: no room left for \"%s\" (disk, quota or file size limit); nothing of it was stored",
+                        doing, conn->path);
+}
+
+static renderq_status io_error(sqlite_conn *conn, int rc, const char *doing)
+{
+    int number = conn->db ? sqlite3_system_errno(conn->db) : 0;
+    if (number == EFBIG || number == ENOSPC || number == EDQUOT)
+        return full(conn, rc, doing);
+    char buffer[128];
+    return rq_error_set(conn->base.session->error, RENDERQ_FAILED, rc, "%s: reading or writing \"%s\" failed: %s",
+                        doing, conn->path,
+                        number ? errno_text(number, buffer, sizeof buffer) : sqlite3_errstr(rc));
+}
+
+static renderq_status cannot_open(sqlite_conn *conn, int rc, const char *doing)
+{
+    rq_error *error = conn->base.session->error;
+    int number = conn->db ? sqlite3_system_errno(conn->db) : 0;
+    char buffer[128];
+    if (number == EACCES || number == EPERM || number == EROFS)
+        return rq_error_set(error, RENDERQ_DENIED, rc,
+                            "%s: \"%s\" or its folder cannot be written by this user: %s; a queue needs both",
+                            doing, conn->path, errno_text(number, buffer, sizeof buffer));
+    return rq_error_set(error, RENDERQ_FAILED, rc, "%s: \"%s\" cannot be opened: %s", doing, conn->path,
+                        number ? errno_text(number, buffer, sizeof buffer) : sqlite3_errstr(rc));
+}
+
+renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing)
+{
+    rq_error *error = conn->base.session->error;
+    if (conn->db) {
+        int extended = sqlite3_extended_errcode(conn->db);
+        if ((extended & 0xff) == (rc & 0xff))
+            rc = extended;
+    }
+    const char *path = conn->path;
+    switch (rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:       /* gave up on a race for the WAL's locks */
+        if (rq_stop_raised(conn->base.session->stop))
+            return rq_error_set(error, RENDERQ_INTERRUPTED, rc, "%s: interrupted while it waited for a lock", doing);
+        return rq_error_set(error, RENDERQ_BUSY, rc,
+                            "%s: another connection kept \"%s\" locked for %d ms; nothing was done, try again",
+                            doing, path, conn->busy_ms);
+    case SQLITE_INTERRUPT:
+        return rq_error_set(error, RENDERQ_INTERRUPTED, rc, "%s: interrupted; nothing was done", doing);
+    case SQLITE_NOMEM:
+        return rq_error_set(error, RENDERQ_NOMEM, rc, "%s: out of memory; nothing was done", doing);
+    case SQLITE_FULL:
+        return full(conn, rc, doing);
+    case SQLITE_IOERR:
+        return io_error(conn, rc, doing);
+    case SQLITE_CANTOPEN:
+        return cannot_open(conn, rc, doing);
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+        return rq_error_set(error, RENDERQ_DENIED, rc,
+                            "%s: \"%s\" or its folder is read-only for this user; a queue needs to write to both",
+                            doing, path);
+    case SQLITE_CORRUPT:
+        return rq_error_set(error, RENDERQ_FAILED, rc,
+                            "%s: \"%s\" is corrupt; stop its users and restore it (sqlite3 FILE .recover saves what "
+                            "can be read)", doing, path);
+    case SQLITE_NOTADB:
+        return rq_error_set(error, RENDERQ_FAILED, rc, "%s: \"%s\" is no SQLite database; nothing was changed", doing,
+                            path);
+    case SQLITE_TOOBIG:
+        return rq_error_set(error, RENDERQ_INVALID, rc, "%s: a text is longer than SQLite can hold", doing);
+    case SQLITE_CONSTRAINT:
+        return rq_error_set(error, RENDERQ_SCHEMA, rc, "%s: the table forbids it: %s", doing,
+                            conn->db ? sqlite3_errmsg(conn->db) : sqlite3_errstr(rc));
+    default:
+        return rq_error_set(error, RENDERQ_FAILED, rc, "%s: %s", doing,
+                            conn->db ? sqlite3_errmsg(conn->db) : sqlite3_errstr(rc));
+    }
+}
+
+/* ---- network file systems ---- */
+
+/* Magic numbers from statfs(2) and linux/magic.h; not all of them are in every version of that header. */
+static const struct { unsigned long magic; const char *name; } network_fs[] = {
+    { 0x6969, "NFS" },
+    { 0x517b, "SMB" },
+    { 0xff534d42, "CIFS" },
+    { 0xfe534d42, "SMB" },
+    { 0x01021997, "9p" },
+    { 0x65735546, "FUSE" },
+};
+
+static bool stat_fs(const char *path, struct statfs *fs)
+{
+    int result;
+    do
+        result = statfs(path, fs);
+    while (result != 0 && errno == EINTR);
+    return result == 0;
+}
+
+/* "." or everything up to the last slash. */
+static bool folder_of(const char *path, char *folder, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    size_t len = !slash ? 1 : slash == path ? 1 : (size_t)(slash - path);
+    if (len >= size)
+        return false;
+    memcpy(folder, slash ? path : ".", len);
+    folder[len] = 0;
+    return true;
+}
+
+const char *rq_sqlite_network_fs(const char *path)
+{
+    struct statfs fs;
+    char folder[4096];
+    if (!stat_fs(path, &fs) && !(folder_of(path, folder, sizeof folder) && stat_fs(folder, &fs)))
+        return NULL;        /* opening it will say what is wrong */
+    for (size_t i = 0; i < sizeof network_fs / sizeof network_fs[0]; i++)
+        if (((unsigned long)fs.f_type & 0xffffffff) == network_fs[i].magic)
+            return network_fs[i].name;
+    return NULL;
+}
+
+/* ---- opening ---- */
+
+/* Waits like SQLite's own handler, but can be interrupted, and lasts as long as the statement may. */
+static int on_busy(void *arg, int tries)
+{
+    sqlite_conn *conn = arg;
+    int64_t left = conn->busy_until - rq_clock_ms();
+    if (left <= 0)
+        return 0;
+    static const unsigned char delays[] = { 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50, 100 };
+    int last = (int)sizeof delays - 1;
+    int64_t delay = delays[tries < last ? tries : last];
+    return !rq_stop_sleep(conn->base.session->stop, delay < left ? delay : left);
+}
+
+/* Ends a long statement. sqlite3_interrupt() is not used: another thread would have to reach into a connection that
+ * this thread may be replacing. */
+static int on_progress(void *arg)
+{
+    sqlite_conn *conn = arg;
+    return rq_stop_raised(conn->base.session->stop);
+}
+
+static int exec_until(sqlite_conn *conn, const char *sql)
+{
+    int rc;
+    /* Changing the journal mode meets locks that SQLite does not call the busy handler for. */
+    while ((rc = sqlite3_exec(conn->db, sql, NULL, NULL, NULL)) == SQLITE_BUSY && rq_clock_ms() < conn->busy_until)
+        if (rq_stop_sleep(conn->base.session->stop, 10))
+            break;
+    return rc;
+}
+
+static int set_up(sqlite_conn *conn)
+{
+    const char *synchronous = rq_url_option(conn->base.session->url, "synchronous");
+    sqlite3_extended_result_codes(conn->db, 1);
+    sqlite3_busy_handler(conn->db, on_busy, conn);
+    sqlite3_progress_handler(conn->db, 10000, on_progress, conn);
+    int rc = exec_until(conn, "PRAGMA journal_mode = WAL");
+    if (rc == SQLITE_OK)
+        rc = exec_until(conn, synchronous && strcmp(synchronous, "normal") == 0 ? "PRAGMA synchronous = NORMAL"
+                                                                                 : "PRAGMA synchronous = FULL");
+    return rc;
+}
+
+static renderq_status refuse(sqlite_conn *conn, const char *file_system)
+{
+    return rq_error_set(conn->base.session->error, RENDERQ_INVALID, 0,
+                        "\"%s\" is on a network file system (%s), where SQLite's locks fail and files get lost: keep it "
+                        "on a local disk behind renderq-controller, use SQL Server, or insist with network_fs=allow",
+                        conn->path, file_system);
+}
+
+renderq_status rq_sqlite_open_file(sqlite_conn *conn, bool create)
+{
+    const rq_session *session = conn->base.session;
+    if (!rq_url_option(session->url, "network_fs")) {
+        const char *file_system = rq_sqlite_network_fs(conn->path);
+        if (file_system)
+            return refuse(conn, file_system);
+    }
+    struct stat file;
+    if (stat(conn->path, &file) == 0 && S_ISDIR(file.st_mode))
+        return rq_error_set(session->error, RENDERQ_INVALID, 0, "\"%s\" is a folder; name a file in it", conn->path);
+
+    conn->busy_until = rq_clock_ms() + conn->busy_ms;
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create ? SQLITE_OPEN_CREATE : 0);
+    int rc = sqlite3_open_v2(conn->path, &conn->db, flags, NULL);
+    if (rc == SQLITE_OK && sqlite3_db_readonly(conn->db, "main") == 1)
+        rc = SQLITE_READONLY;       /* SQLite falls back to reading what it may not write */
+    if (rc == SQLITE_OK)
+        rc = set_up(conn);
+    if (rc == SQLITE_OK)
+        return RENDERQ_OK;
+
+    bool missing = (rc & 0xff) == SQLITE_CANTOPEN && !create && conn->db && sqlite3_system_errno(conn->db) == ENOENT;
+    renderq_status status = missing ? RENDERQ_OK : rq_sqlite_error(conn, rc, "opening the database");
+    sqlite3_close(conn->db);
+    conn->db = NULL;
+    char folder[4096];
+    if (missing && folder_of(conn->path, folder, sizeof folder) && access(folder, F_OK) != 0)
+        status = rq_error_set(session->error, RENDERQ_FAILED, 0, "the folder of \"%s\" does not exist", conn->path);
+    return status;
+}

@@ -1,0 +1,12 @@
+-- get: one job by its id.
+.parameter init
+.parameter set :id "x'019AD0000000800000000000000000AB'"
+-- statement
+SELECT JobId, LeaseToken, Status, CompositionId, PayloadJson, OutputUrl, DedupKey, WorkerNodeId,
+       LastErrorMessage, Progress, Priority, RetryCount, ifnull(MaxRetries, 3), CreatedAtUtc, LockedAtUtc,
+       StartedAtUtc, DueAtUtc, CompletedAtUtc, EndedAtUtc,
+       CASE WHEN Status = 'Processing'
+            THEN LockedAtUtc + 1000 * CASE WHEN LeasedAtUtc = LockedAtUtc THEN LeaseSeconds ELSE 600 END
+                 - CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER) END
+  FROM "VideoRenderJobs"
+ WHERE JobId = :id;
