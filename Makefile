@@ -36,7 +36,7 @@ lib: $(STATIC) $(BUILD)/librenderq.so
 help:
 	@echo "all lib examples        build"
 	@echo "check                   every test that needs no other tool; check-asan, check-valgrind: under those"
-	@echo "demo                    twenty videos, three workers, one killed; see examples/demo.sh"
+	@echo "demo                    twenty videos, three workers, one killed; see examples/demo.c"
 	@echo "lint format             static analysis; the code's layout"
 	@echo "install uninstall dist  PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR=$(DESTDIR)"
 	@echo "clean"
@@ -75,7 +75,7 @@ $(BUILD)/renderq.pc: pkgconfig/renderq.pc.in include/renderq.h Makefile
 
 # ---- examples ----
 
-EXAMPLES := $(BUILD)/examples/enqueue $(BUILD)/examples/worker $(BUILD)/examples/demo-check
+EXAMPLES := $(BUILD)/examples/enqueue $(BUILD)/examples/worker $(BUILD)/examples/demo
 .PHONY: examples demo
 examples: $(EXAMPLES)
 
@@ -83,12 +83,13 @@ $(BUILD)/examples/%.o: examples/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(JANSSON_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
 
-$(BUILD)/examples/worker $(BUILD)/examples/demo-check: $(BUILD)/examples/y4m.o
-$(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
+$(BUILD)/examples/worker: $(BUILD)/examples/y4m.o
+$(BUILD)/examples/demo: $(patsubst %,$(BUILD)/examples/%.o,demo_plan demo_check y4m)
+$(EXAMPLES): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
 	$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(JANSSON_LIBS) $(SQLITE_LIBS) -o $@
 
 demo: examples
-	BIN=$(BUILD)/examples examples/demo.sh
+	BIN=$(BUILD)/examples $(BUILD)/examples/demo
 
 # ---- tests ----
 # test/test_*.c are programs of their own; test/conformance/*.c make one, which takes a URL.

@@ -85,7 +85,5 @@ renderq_status rq_check_lease(renderq *h, const char *where, const renderq_job *
     renderq_status status = rq_check_id(h, "job's id", &job->id, &out->id);
     if (status == RENDERQ_OK)
         status = rq_check_id(h, "job's lease", &job->lease, &out->token);
-    if (status == RENDERQ_OK)
-        status = rq_which_queue(h, job->queue, &out->room, &out->queue);
     return status;
 }

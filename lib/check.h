@@ -28,11 +28,9 @@ renderq_status rq_check_lease_s(renderq *h, int lease_s);
 /* A GUID as text. */
 renderq_status rq_check_id(renderq *h, const char *name, const renderq_id *id, rq_guid *out);
 
-/* A job that holds a lease, taken apart. */
+/* A job that holds a lease: its id and token. */
 typedef struct rq_lease {
     rq_guid id, token;
-    rq_queue room;
-    const rq_queue *queue;
 } rq_lease;
 
 renderq_status rq_check_lease(renderq *h, const char *where, const renderq_job *job, rq_lease *out);

@@ -258,7 +258,7 @@ static renderq_status claim_into(renderq *h, const renderq_claim_options *option
         return status;
     c.found = (rq_jobs){ .h = h, .queue = c.queue, .jobs = out, .max = max, .leased = true, .lease_s = c.lease_s };
     status = claim_waiting(&c);
-    rq_jobs_sort(&c.found);
+    rq_jobs_sort(&c.found, true);
     *n = c.found.n;
     return status;
 }

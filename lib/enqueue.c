@@ -40,11 +40,12 @@ static renderq_status take_result(void *arg, size_t item, const rq_value *column
     return RENDERQ_OK;
 }
 
-static renderq_status new_id(renderq *h, batch *b, size_t item)
+static renderq_status new_ids(renderq *h, batch *b)
 {
-    if (!rq_guid_ordered(&h->order, rq_clock_unix_ms(), &b->ids[item]))
+    if (!rq_guid_ordered(&h->order, rq_clock_unix_ms(), b->ids, b->n))
         return rq_fault(h, RENDERQ_FAILED, "the kernel gives no random bytes for a new id");
-    b->values[item * VALUES + ID] = rq_guid_value(&b->ids[item]);
+    for (size_t i = 0; i < b->n; i++)
+        b->values[i * VALUES + ID] = rq_guid_value(&b->ids[i]);
     return RENDERQ_OK;
 }
 
@@ -76,8 +77,9 @@ static renderq_status send_collided(renderq *h, const rq_queue *queue, batch *al
         for (int tries = 0; all->results[i].status == RENDERQ_EMPTY && status == RENDERQ_OK; tries++) {
             if (tries == COLLISIONS_MAX)
                 return rq_fault(h, RENDERQ_FAILED, "no free id was found in %d tries", tries);
-            status = new_id(h, all, i);
-            batch one = { .n = 1, .values = all->values + i * VALUES, .ids = all->ids + i, .results = all->results + i };
+            batch one = { .n = 1, .values = all->values + i * VALUES, .ids = all->ids + i,
+                          .results = all->results + i };
+            status = new_ids(h, &one);
             if (status == RENDERQ_OK)
                 status = send(h, queue, &one);
         }
@@ -153,7 +155,7 @@ renderq_status renderq_enqueue(renderq *h, const renderq_new_job *given, renderq
     if (status == RENDERQ_OK)
         status = take_job(h, "", &job, values);
     if (status == RENDERQ_OK)
-        status = new_id(h, &b, 0);
+        status = new_ids(h, &b);
     if (status != RENDERQ_OK)
         return status;
     status = send_all(h, queue, &b);
@@ -204,8 +206,6 @@ static renderq_status take_items(renderq *h, const renderq_new_job *jobs, const 
             status = rq_fault(h, RENDERQ_INVALID, "%sits queue is another than the first item's", where);
         if (status == RENDERQ_OK)
             status = take_job(h, where, &job, b->values + i * VALUES);
-        if (status == RENDERQ_OK)
-            status = new_id(h, b, i);
         b->results[i].status = status == RENDERQ_INVALID ? RENDERQ_INVALID : RENDERQ_EMPTY;
         if (all == RENDERQ_OK && status != RENDERQ_OK) {
             all = status;
@@ -259,6 +259,8 @@ renderq_status renderq_enqueue_many(renderq *h, const renderq_new_job *jobs, siz
     status = batch_new(h, n, &b);
     if (status == RENDERQ_OK)
         status = take_items(h, jobs, &first, &b);
+    if (status == RENDERQ_OK)
+        status = new_ids(h, &b);
     if (status == RENDERQ_OK)
         status = send_all(h, queue, &b);
     if (b.results)

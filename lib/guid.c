@@ -2,9 +2,7 @@
  * which GUID stands for what is decided elsewhere. */
 #include "guid.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/types.h>
@@ -29,20 +27,30 @@ static const unsigned char digits_at[16] = {
     6, 4, 2, 0
 };
 
+/* -1: no hexadecimal digit, in any locale. */
+static int digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 bool rq_guid_parse(const char *text, rq_guid *out)
 {
+    rq_guid guid;
+
     if (text == NULL)
         return false;
     for (size_t i = 0; i < TEXT_LEN; i++)       /* the NUL of a shorter text is neither, and ends this */
-        if (form[i] == '-' ? text[i] != '-' : !isxdigit((unsigned char)text[i]))
+        if (form[i] == '-' ? text[i] != '-' : digit(text[i]) < 0)
             return false;
     if (text[TEXT_LEN] != '\0')
         return false;
-
-    for (size_t i = 0; i < sizeof out->sort; i++) {
-        const char pair[] = { text[digits_at[i]], text[digits_at[i] + 1], '\0' };
-        out->sort[i] = (unsigned char)strtoul(pair, NULL, 16);
-    }
+    for (size_t i = 0; i < sizeof guid.sort; i++)
+        guid.sort[i] = (unsigned char)(digit(text[digits_at[i]]) << 4 | digit(text[digits_at[i] + 1]));
+    *out = guid;
     return true;
 }
 
@@ -57,15 +65,21 @@ void rq_guid_print(const rq_guid *guid, renderq_id *out)
     }
 }
 
-/* So few bytes come whole or not at all. Only while the kernel's pool first fills can a signal get between. */
+/* Many bytes may come in pieces, and a signal may come between them. */
 static bool random_bytes(void *out, size_t len)
 {
-    ssize_t got;
+    unsigned char *at = out;
 
-    do
-        got = getrandom(out, len, 0);
-    while (got < 0 && errno == EINTR);
-    return got == (ssize_t)len;
+    while (len > 0) {
+        ssize_t got = getrandom(at, len, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        at += got;
+        len -= (size_t)got;
+    }
+    return true;
 }
 
 static void put_bits(unsigned char *byte, unsigned mask, unsigned bits)
@@ -106,17 +120,21 @@ static bool advance(rq_guid_order *order, uint64_t unix_ms)
     return true;
 }
 
-bool rq_guid_ordered(rq_guid_order *order, uint64_t unix_ms, rq_guid *out)
+bool rq_guid_ordered(rq_guid_order *order, uint64_t unix_ms, rq_guid *out, size_t n)
 {
-    rq_guid guid;
+    rq_guid_order next = *order;
 
-    if (!random_bytes(guid.sort, sizeof guid.sort) || !advance(order, unix_ms))
+    if (!random_bytes(out, n * sizeof *out))
         return false;
-    for (size_t i = 0; i < 6; i++)
-        guid.sort[i] = (unsigned char)(order->ms >> (40 - 8 * i));
-    guid.sort[VARIANT_AT] = (unsigned char)(order->seq >> 8);
-    guid.sort[VARIANT_AT + 1] = (unsigned char)order->seq;
-    set_version(&guid, 8);
-    *out = guid;
+    for (size_t k = 0; k < n; k++) {
+        if (!advance(&next, unix_ms))
+            return false;
+        for (size_t i = 0; i < 6; i++)
+            out[k].sort[i] = (unsigned char)(next.ms >> (40 - 8 * i));
+        out[k].sort[VARIANT_AT] = (unsigned char)(next.seq >> 8);
+        out[k].sort[VARIANT_AT + 1] = (unsigned char)next.seq;
+        set_version(&out[k], 8);
+    }
+    *order = next;
     return true;
 }

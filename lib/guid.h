@@ -3,6 +3,7 @@
 #define RQ_GUID_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "renderq.h"
@@ -30,10 +31,10 @@ void rq_guid_print(const rq_guid *guid, renderq_id *out);
  * bytes. */
 bool rq_guid_random(rq_guid *out);
 
-/* An id whose first sort bytes are the time (48 bits of Unix milliseconds, then a 14-bit sequence): job ids, so
- * that a clustered primary key grows at its end. Version 8, RFC 9562. unix_ms is the caller's clock; while it
- * does not move on, the sequence does, and when that is full the next millisecond is borrowed. False as above, and
- * *order untouched too; also when 48 bits are used up, in the year 10889. */
-bool rq_guid_ordered(rq_guid_order *order, uint64_t unix_ms, rq_guid *out);
+/* n ids whose first sort bytes are the time (48 bits of Unix milliseconds, then a 14-bit sequence): job ids, so that a
+ * clustered primary key grows at its end. Version 8, RFC 9562. unix_ms is the caller's clock; while it does not move
+ * on, the sequence does, and when that is full the next millisecond is borrowed. False, and *order untouched, when the
+ * kernel gives no random bytes, or 48 bits are used up, in the year 10889. */
+bool rq_guid_ordered(rq_guid_order *order, uint64_t unix_ms, rq_guid *out, size_t n);
 
 #endif

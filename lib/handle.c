@@ -141,8 +141,9 @@ static renderq_status parse_queue(renderq *h, const char *text, rq_queue *out)
 
 renderq_status rq_which_queue(renderq *h, const char *name, rq_queue *room, const rq_queue **out)
 {
-    *out = name ? room : &h->queue;
-    return name ? parse_queue(h, name, room) : RENDERQ_OK;
+    bool usual = !name || strcmp(name, h->queue.text) == 0;
+    *out = usual ? &h->queue : room;
+    return usual ? RENDERQ_OK : parse_queue(h, name, room);
 }
 
 /* ---- running and repeating ---- */

@@ -44,15 +44,12 @@ static const char *put(char **end, const rq_value *text)
     return start;
 }
 
-static renderq_id id_of(const rq_value *guid)
+static rq_guid guid_of(const rq_value *value)
 {
-    renderq_id id = { "" };
-    if (guid->present) {
-        rq_guid raw;
-        memcpy(raw.sort, guid->bytes, sizeof raw.sort);
-        rq_guid_print(&raw, &id);
-    }
-    return id;
+    rq_guid guid = { { 0 } };
+    if (value->present)
+        memcpy(guid.sort, value->bytes, sizeof guid.sort);
+    return guid;
 }
 
 static const int text_columns[] = {
@@ -71,9 +68,12 @@ static renderq_job *job_new(const rq_jobs *to, const rq_value *row)
         return NULL;
     char *end = (char *)(made + 1);
     renderq_job *job = &made->job;
-    job->id = id_of(&row[RQ_JOB_ID]);
-    if (to->leased)
-        job->lease = id_of(&row[RQ_JOB_TOKEN]);
+    made->key = guid_of(&row[RQ_JOB_ID]);
+    rq_guid_print(&made->key, &job->id);
+    if (to->leased) {
+        rq_guid token = guid_of(&row[RQ_JOB_TOKEN]);
+        rq_guid_print(&token, &job->lease);
+    }
     job->queue = put(&end, &queue);
     job->composition_id = put(&end, &row[RQ_JOB_COMPOSITION]);
     job->payload_json = put(&end, &row[RQ_JOB_PAYLOAD]);
@@ -121,23 +121,26 @@ void rq_jobs_clear(rq_jobs *jobs)
     }
 }
 
-static int before(const void *left, const void *right)
+static int by_turn(const void *left, const void *right)
 {
-    const renderq_job *a = *(renderq_job *const *)left, *b = *(renderq_job *const *)right;
-    if (a->priority != b->priority)
-        return a->priority > b->priority ? -1 : 1;
-    if (a->created_at_ms != b->created_at_ms)
-        return a->created_at_ms < b->created_at_ms ? -1 : 1;
-    rq_guid x, y;
-    if (!rq_guid_parse(a->id.text, &x) || !rq_guid_parse(b->id.text, &y))
-        return 0;
-    return memcmp(x.sort, y.sort, sizeof x.sort);
+    const rq_job *a = *(rq_job *const *)left, *b = *(rq_job *const *)right;
+    if (a->job.priority != b->job.priority)
+        return a->job.priority > b->job.priority ? -1 : 1;
+    if (a->job.created_at_ms != b->job.created_at_ms)
+        return a->job.created_at_ms < b->job.created_at_ms ? -1 : 1;
+    return memcmp(a->key.sort, b->key.sort, sizeof a->key.sort);
 }
 
-void rq_jobs_sort(rq_jobs *jobs)
+static int by_id(const void *left, const void *right)
+{
+    const rq_job *a = *(rq_job *const *)left, *b = *(rq_job *const *)right;
+    return memcmp(a->key.sort, b->key.sort, sizeof a->key.sort);
+}
+
+void rq_jobs_sort(rq_jobs *jobs, bool as_claimed)
 {
     if (jobs->n > 1)
-        qsort(jobs->jobs, jobs->n, sizeof jobs->jobs[0], before);
+        qsort(jobs->jobs, jobs->n, sizeof jobs->jobs[0], as_claimed ? by_turn : by_id);
 }
 
 /* ---- the lease ---- */

@@ -7,6 +7,7 @@
 /* What is behind a renderq_job *. One block with all its strings, but for what a hand-out changes later. */
 typedef struct rq_job {
     renderq_job job;
+    rq_guid key;                /* job.id, to sort by */
     int64_t lease_ends_ms;      /* on rq_clock_ms(); 0: no lease */
     char *taker;                /* job.worker after a hand-out */
 } rq_job;
@@ -28,8 +29,8 @@ renderq_status rq_jobs_add(void *arg, size_t item, const rq_value *columns);
 /* Frees them all. */
 void rq_jobs_clear(rq_jobs *jobs);
 
-/* Rows come in any order: highest priority first, then the oldest. */
-void rq_jobs_sort(rq_jobs *jobs);
+/* Rows come in any order. as_claimed: highest priority first, then the oldest; else by id, as lists are. */
+void rq_jobs_sort(rq_jobs *jobs, bool as_claimed);
 
 /* Begins the lease anew, as of asked_ms. */
 void rq_job_lease(renderq_job *job, int64_t lease_ms, int64_t asked_ms);

@@ -64,17 +64,26 @@ renderq_status rq_release(renderq *h, const rq_queue *queue, const rq_guid *id, 
     return rq_run_fenced(h, &fenced);
 }
 
-renderq_status renderq_release(renderq *h, const renderq_job *job, int64_t delay_ms)
+static renderq_status enter_with_job(renderq *h, const renderq_job *job, rq_lease *lease, rq_queue *room,
+                                     const rq_queue **queue)
 {
-    rq_lease lease;
-    bool matched = false;
     renderq_status status = rq_enter(h, false);
     if (status == RENDERQ_OK)
-        status = rq_check_lease(h, NULL, job, &lease);
+        status = rq_check_lease(h, NULL, job, lease);
+    return status == RENDERQ_OK ? rq_which_queue(h, job->queue, room, queue) : status;
+}
+
+renderq_status renderq_release(renderq *h, const renderq_job *job, int64_t delay_ms)
+{
+    rq_queue room;
+    const rq_queue *queue;
+    rq_lease lease;
+    bool matched = false;
+    renderq_status status = enter_with_job(h, job, &lease, &room, &queue);
     if (status == RENDERQ_OK)
         status = rq_check_delay(h, NULL, "delay_ms", delay_ms);
     if (status == RENDERQ_OK)
-        status = rq_release(h, lease.queue, &lease.id, &lease.token, job->retry_count, delay_ms, &matched);
+        status = rq_release(h, queue, &lease.id, &lease.token, job->retry_count, delay_ms, &matched);
     return status != RENDERQ_OK || matched ? status : lost(h, job->id.text);
 }
 
@@ -98,26 +107,26 @@ static renderq_status take_retry(renderq *h, const renderq_job *job, int64_t ret
     return rq_check_delay(h, NULL, "retry_ms", *delay_ms);
 }
 
-static renderq_status run_fail(renderq *h, const rq_lease *lease, const renderq_job *job, const char *error, bool never,
-                               int64_t delay_ms, bool *matched)
+static renderq_status run_fail(renderq *h, const rq_queue *queue, const rq_lease *lease, int retry_count,
+                               const char *error, bool never, int64_t delay_ms, bool *matched)
 {
     rq_value ask[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_text(error), rq_number(never),
                        rq_number(delay_ms) };
-    rq_value look[] = { ask[0], ask[1], rq_number(job->retry_count + 1) };
-    rq_fenced fenced = { .queue = lease->queue, .ask = RQ_FAIL, .look = RQ_RETURNED, .ask_values = ask,
+    rq_value look[] = { ask[0], ask[1], rq_number(retry_count + 1) };
+    rq_fenced fenced = { .queue = queue, .ask = RQ_FAIL, .look = RQ_RETURNED, .ask_values = ask,
                          .look_values = look, .n = 1, .matched = matched };
     return rq_run_fenced(h, &fenced);
 }
 
 renderq_status renderq_fail(renderq *h, const renderq_job *job, const char *error, int64_t retry_ms)
 {
+    rq_queue room;
+    const rq_queue *queue;
     rq_lease lease;
     bool never = false, matched = false;
     int64_t delay_ms = 0;
     char text[RENDERQ_ERROR_MAX * 3 + 1];
-    renderq_status status = rq_enter(h, false);
-    if (status == RENDERQ_OK)
-        status = rq_check_lease(h, NULL, job, &lease);
+    renderq_status status = enter_with_job(h, job, &lease, &room, &queue);
     if (status == RENDERQ_OK)
         status = check_started(h, "", job);
     if (status == RENDERQ_OK)
@@ -126,7 +135,7 @@ renderq_status renderq_fail(renderq *h, const renderq_job *job, const char *erro
         return status;
     if (error)
         rq_utf_repair(error, RENDERQ_ERROR_MAX, text, sizeof text);
-    status = run_fail(h, &lease, job, error ? text : NULL, never, delay_ms, &matched);
+    status = run_fail(h, queue, &lease, job->retry_count, error ? text : NULL, never, delay_ms, &matched);
     return status != RENDERQ_OK || matched ? status : lost(h, job->id.text);
 }
 
@@ -179,6 +188,8 @@ typedef struct batch {
     rq_value *ask, *look;       /* n * params of the statement, n * 2 */
     bool *matched;
     rq_statement_id statement, look_statement;
+    rq_queue room;
+    const rq_queue *queue;      /* the first job's, and so all of theirs */
     int64_t asked_ms;
 } batch;
 
@@ -211,9 +222,11 @@ static renderq_status batch_take(renderq *h, batch *b, size_t i, const char *whe
     item *it = &b->items[i];
     it->job = job;
     renderq_status status = rq_check_lease(h, where, job, &it->lease);
-    if (status == RENDERQ_OK && strcmp(it->lease.queue->text, b->items[0].lease.queue->text) != 0)
+    if (status == RENDERQ_OK && i == 0)
+        status = rq_which_queue(h, job->queue, &b->room, &b->queue);
+    else if (status == RENDERQ_OK && strcmp(job->queue, b->queue->text) != 0)
         status = rq_fault(h, RENDERQ_INVALID, "%sits queue is %.200s, and the first job's is %.200s", where,
-                          it->lease.queue->text, b->items[0].lease.queue->text);
+                          job->queue, b->queue->text);
     ask_of(b, i)[0] = b->look[2 * i] = rq_guid_value(&it->lease.id);
     ask_of(b, i)[1] = b->look[2 * i + 1] = rq_guid_value(&it->lease.token);
     return status;
@@ -230,7 +243,7 @@ static renderq_status read_lease(void *arg, size_t i, const rq_value *columns)
 
 static renderq_status batch_run(renderq *h, batch *b, rq_row_fn row)
 {
-    rq_fenced fenced = { .queue = b->items[0].lease.queue, .ask = b->statement, .look = b->look_statement,
+    rq_fenced fenced = { .queue = b->queue, .ask = b->statement, .look = b->look_statement,
                          .ask_values = b->ask, .look_values = b->look, .n = b->n, .matched = b->matched, .row = row,
                          .arg = b };
     b->asked_ms = rq_clock_ms();

@@ -57,28 +57,6 @@ static renderq_status read_page(renderq *h, listing *l)
     return status;
 }
 
-/* Rows come in any order; the pages are cut by id. */
-static void sort_page(listing *l)
-{
-    rq_guid keys[PAGE];
-    for (size_t i = 0; i < l->page.n; i++) {
-        renderq_job *job = l->jobs[i];
-        rq_guid key;
-        if (!rq_guid_parse(job->id.text, &key))
-            memset(&key, 0, sizeof key);
-        size_t at = i;
-        for (; at > 0 && memcmp(keys[at - 1].sort, key.sort, sizeof key.sort) > 0; at--) {
-            keys[at] = keys[at - 1];
-            l->jobs[at] = l->jobs[at - 1];
-        }
-        keys[at] = key;
-        l->jobs[at] = job;
-    }
-    if (l->page.n > 0)
-        l->after = keys[l->page.n - 1];
-    l->later = true;
-}
-
 renderq_status renderq_list(renderq *h, const renderq_filter *filter, renderq_job_fn each, void *arg)
 {
     listing l = { .later = false };
@@ -97,7 +75,10 @@ renderq_status renderq_list(renderq *h, const renderq_filter *filter, renderq_jo
         status = read_page(h, &l);
         if (status != RENDERQ_OK)
             break;
-        sort_page(&l);
+        rq_jobs_sort(&l.page, false);
+        if (l.page.n > 0)
+            l.after = ((const rq_job *)l.jobs[l.page.n - 1])->key;
+        l.later = true;
         for (size_t i = 0; i < l.page.n && !ended; i++)
             ended = each(arg, l.jobs[i]);
         l.seen += l.page.n;

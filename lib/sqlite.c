@@ -2,7 +2,8 @@
  *
  * A file may hold several statements. If its first one only reads and a later one writes, the first is a look: it
  * runs before the write lock is taken, its rows stay here, and when it finds none the others are not run. Everything
- * else that writes runs in one BEGIN IMMEDIATE. Opening and error texts are in sqlite_open.c, the schema in
+ * else that writes runs in one BEGIN IMMEDIATE. The first statement that hands rows back is the answer: those behind
+ * it are not run, so what asks why nothing was changed costs nothing where something was. Opening and error texts are in sqlite_open.c, the schema in
  * sqlite_schema.c. */
 #include "sqlite.h"
 
@@ -306,26 +307,28 @@ static int hand_row(sqlite_conn *conn, sqlite3_stmt *stmt, size_t item, sink *to
     return to->refused == RENDERQ_OK ? SQLITE_OK : SQLITE_ABORT;
 }
 
-/* Runs one part for one item; a look gets no sink and tells by *found whether there was a row. */
+/* Runs one part for one item. *found becomes true when there was a row; a look gets no sink for it. */
 static int run_part(sqlite_conn *conn, const sqlite_part *part, const rq_statement *statement, const rq_value *values,
                     size_t item, sink *to, bool *found)
 {
     int rc = bind(part, statement, values);
     while (rc == SQLITE_OK && (rc = sqlite3_step(part->stmt)) == SQLITE_ROW) {
-        if (found)
-            *found = true;
+        *found = true;
         rc = to ? hand_row(conn, part->stmt, item, to) : SQLITE_DONE;
     }
-    sqlite3_reset(part->stmt);
+    sqlite3_reset(part->stmt);          /* a failed step's code again, which is known */
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 static int run_items(sqlite_conn *conn, const sqlite_file *file, const rq_value *values, size_t n, sink *to)
 {
     int rc = SQLITE_OK;
-    for (size_t item = 0; item < n && rc == SQLITE_OK; item++)
-        for (int i = file->looks ? 1 : 0; i < file->n_parts && rc == SQLITE_OK; i++)
-            rc = run_part(conn, &file->parts[i], to->statement, values + item * to->statement->n_params, item, to, NULL);
+    for (size_t item = 0; item < n && rc == SQLITE_OK; item++) {
+        bool answered = false;
+        for (int i = file->looks ? 1 : 0; i < file->n_parts && rc == SQLITE_OK && !answered; i++)
+            rc = run_part(conn, &file->parts[i], to->statement, values + item * to->statement->n_params, item, to,
+                          &answered);
+    }
     return rc;
 }
 

@@ -36,7 +36,7 @@ ssize_t getrandom(void *buffer, size_t length, unsigned flags)
     }
     if (kernel.truncated > 0) {
         kernel.truncated--;
-        return (ssize_t)length - 1;
+        return syscall(SYS_getrandom, buffer, length - 1, flags);
     }
     return syscall(SYS_getrandom, buffer, length, flags);
 }
@@ -222,7 +222,7 @@ static void signals_are_waited_out(void **state)
     assert_true(rq_guid_random(&guid));
     assert_int_equal(kernel.calls, 4);
     kernel.interrupted = 1;
-    assert_true(rq_guid_ordered(&order, 1, &guid));
+    assert_true(rq_guid_ordered(&order, 1, &guid, 1));
     assert_int_equal(kernel.calls, 6);
 }
 
@@ -236,13 +236,37 @@ static void no_random_bytes_no_guid(void **state)
     before = guid;
     kernel.broken = 2;
     assert_false(rq_guid_random(&guid));
-    assert_false(rq_guid_ordered(&order, 78, &guid));
-    kernel.truncated = 2;
-    assert_false(rq_guid_random(&guid));
-    assert_false(rq_guid_ordered(&order, 78, &guid));
     assert_memory_equal(&guid, &before, sizeof guid);
+    assert_false(rq_guid_ordered(&order, 78, &guid, 1));
     assert_int_equal(order.ms, 77);
     assert_int_equal(order.seq, 5);
+}
+
+static void random_bytes_may_come_in_pieces(void **state)
+{
+    rq_guid_order order = { 77, 5 };
+    rq_guid guid;
+
+    (void)state;
+    kernel.truncated = 1;
+    assert_true(rq_guid_random(&guid));
+    assert_int_equal(kernel.calls, 2);
+    kernel.truncated = 1;
+    assert_true(rq_guid_ordered(&order, 78, &guid, 1));
+    assert_int_equal(kernel.calls, 4);
+}
+
+static void many_ids_ascend_and_cost_one_call(void **state)
+{
+    enum { N = 16 };
+    rq_guid_order order = { 0, 0 };
+    rq_guid ids[N];
+
+    (void)state;
+    assert_true(rq_guid_ordered(&order, 1000, ids, N));
+    assert_int_equal(kernel.calls, 1);
+    for (size_t i = 1; i < N; i++)
+        assert_true(memcmp(ids[i - 1].sort, ids[i].sort, sizeof ids[i].sort) < 0);
 }
 
 static void ordered_begins_with_the_time(void **state)
@@ -252,22 +276,22 @@ static void ordered_begins_with_the_time(void **state)
     renderq_id id;
 
     (void)state;
-    assert_true(rq_guid_ordered(&order, UINT64_C(0x0190ABCDEF12), &guid));
+    assert_true(rq_guid_ordered(&order, UINT64_C(0x0190ABCDEF12), &guid, 1));
     assert_form(&guid, '8');
     rq_guid_print(&guid, &id);
     assert_string_equal(id.text + 19, "8000-0190ABCDEF12");     /* the sequence starts at 0 */
 
-    assert_true(rq_guid_ordered(&order, UINT64_C(0x0190ABCDEF12), &guid));
+    assert_true(rq_guid_ordered(&order, UINT64_C(0x0190ABCDEF12), &guid, 1));
     rq_guid_print(&guid, &id);
     assert_string_equal(id.text + 19, "8001-0190ABCDEF12");
 
     order.seq = 0x3FFE;
-    assert_true(rq_guid_ordered(&order, UINT64_C(0x0190ABCDEF12), &guid));
+    assert_true(rq_guid_ordered(&order, UINT64_C(0x0190ABCDEF12), &guid, 1));
     rq_guid_print(&guid, &id);
     assert_string_equal(id.text + 19, "BFFF-0190ABCDEF12");
     assert_form(&guid, '8');
 
-    assert_true(rq_guid_ordered(&order, UINT64_C(0x0190ABCDEF14), &guid));
+    assert_true(rq_guid_ordered(&order, UINT64_C(0x0190ABCDEF14), &guid, 1));
     rq_guid_print(&guid, &id);
     assert_string_equal(id.text + 19, "8000-0190ABCDEF14");
     assert_int_equal(kernel.calls, 4);
@@ -279,8 +303,8 @@ static void handles_in_one_millisecond_differ(void **state)
     rq_guid a, b;
 
     (void)state;
-    assert_true(rq_guid_ordered(&one, 1000, &a));
-    assert_true(rq_guid_ordered(&other, 1000, &b));
+    assert_true(rq_guid_ordered(&one, 1000, &a, 1));
+    assert_true(rq_guid_ordered(&other, 1000, &b, 1));
     assert_memory_equal(a.sort, b.sort, 8);
     assert_memory_not_equal(a.sort + 8, b.sort + 8, 8);
 }
@@ -293,7 +317,7 @@ static uint64_t take_ascending(const uint64_t *clock, size_t n_times, unsigned n
 
     for (size_t t = 0; t < n_times; t++)
         for (unsigned i = 0; i < n; i++) {
-            assert_true(rq_guid_ordered(&order, clock[t], &guid));
+            assert_true(rq_guid_ordered(&order, clock[t], &guid, 1));
             assert_true(order_of(&last, &guid) < 0);
             assert_form(&guid, '8');
             last = guid;
@@ -337,14 +361,13 @@ static void the_end_of_time_is_an_error(void **state)
 
     (void)state;
     for (unsigned i = 0; i < PER_MS; i++) {
-        assert_true(rq_guid_ordered(&order, i % 2 ? UINT64_MAX : MS_MAX, &guid));
+        assert_true(rq_guid_ordered(&order, i % 2 ? UINT64_MAX : MS_MAX, &guid, 1));
         assert_int_equal(ms_of(&guid), MS_MAX);
         assert_true(order_of(&last, &guid) < 0);
         last = guid;
     }
-    assert_false(rq_guid_ordered(&order, UINT64_MAX, &guid));
-    assert_false(rq_guid_ordered(&order, 1, &guid));
-    assert_memory_equal(&guid, &last, sizeof guid);
+    assert_false(rq_guid_ordered(&order, UINT64_MAX, &guid, 1));
+    assert_false(rq_guid_ordered(&order, 1, &guid, 1));
     assert_int_equal(order.ms, MS_MAX);
     assert_int_equal(order.seq, PER_MS - 1);
 }
@@ -360,6 +383,8 @@ int main(void)
         cmocka_unit_test_setup(random_is_version_4, reset_kernel),
         cmocka_unit_test_setup(signals_are_waited_out, reset_kernel),
         cmocka_unit_test_setup(no_random_bytes_no_guid, reset_kernel),
+        cmocka_unit_test_setup(random_bytes_may_come_in_pieces, reset_kernel),
+        cmocka_unit_test_setup(many_ids_ascend_and_cost_one_call, reset_kernel),
         cmocka_unit_test_setup(ordered_begins_with_the_time, reset_kernel),
         cmocka_unit_test_setup(handles_in_one_millisecond_differ, reset_kernel),
         cmocka_unit_test(a_full_millisecond_borrows_the_next),

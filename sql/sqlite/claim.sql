@@ -21,12 +21,13 @@ UPDATE "VideoRenderJobs"
                     AND DueAtUtc <= CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)
                   ORDER BY DueAtUtc LIMIT 100);
 
-WITH clock(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)),
-     lease(at) AS (SELECT (now + 999) / 1000 * 1000 FROM clock)
 UPDATE "VideoRenderJobs"
    SET Status = 'Processing', WorkerNodeId = :worker, LeaseToken = :token, LeaseSeconds = :lease_s,
-       LockedAtUtc = (SELECT at FROM lease), LeasedAtUtc = (SELECT at FROM lease),
-       StartedAtUtc = CASE WHEN :unstarted = 0 THEN (SELECT now FROM clock) END, Progress = NULL
+       LockedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
+       LeasedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
+       StartedAtUtc = CASE WHEN :unstarted = 0
+                           THEN CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER) END,
+       Progress = NULL
  WHERE rowid IN (SELECT rowid FROM "VideoRenderJobs" INDEXED BY "VideoRenderJobs_Queued"
                   WHERE Status = 'Queued'
                   ORDER BY Priority DESC, CreatedAtUtc, JobId LIMIT :batch);

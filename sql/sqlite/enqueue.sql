@@ -10,18 +10,16 @@
 .parameter set :max_retries NULL
 .parameter set :delay_ms 0
 -- statement
-WITH clock(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER))
 INSERT INTO "VideoRenderJobs" (JobId, CompositionId, PayloadJson, OutputUrl, DedupKey, Priority, MaxRetries,
                                RetryCount, CreatedAtUtc, Status, DueAtUtc)
-SELECT :id, :composition_id, :payload, :output_url, :dedup_key, :priority, :max_retries, 0, now,
-       CASE WHEN :delay_ms > 0 THEN 'Scheduled' ELSE 'Queued' END,
-       CASE WHEN :delay_ms > 0 THEN now + :delay_ms END
-  FROM clock
- WHERE true
+VALUES (:id, :composition_id, :payload, :output_url, :dedup_key, :priority, :max_retries, 0,
+        CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER),
+        CASE WHEN :delay_ms > 0 THEN 'Scheduled' ELSE 'Queued' END,
+        CASE WHEN :delay_ms > 0 THEN CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER) + :delay_ms END)
     ON CONFLICT DO NOTHING;
 
-SELECT 0, :id WHERE changes() > 0
-UNION ALL
+SELECT 0, :id WHERE changes() > 0;
+
 SELECT 2, JobId FROM "VideoRenderJobs" WHERE changes() = 0 AND JobId = :id
 UNION ALL
 SELECT 1, JobId FROM "VideoRenderJobs" INDEXED BY "VideoRenderJobs_DedupKey"

@@ -29,17 +29,16 @@ UPDATE "VideoRenderJobs"
 
 WITH clock(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER))
 DELETE FROM "VideoRenderJobs"
- WHERE rowid IN (SELECT rowid FROM "VideoRenderJobs" INDEXED BY "VideoRenderJobs_Completed"
-                  WHERE Status = 'Completed' AND CompletedAtUtc < (SELECT now FROM clock) - :age_s * 1000
-                  ORDER BY CompletedAtUtc LIMIT :batch);
-
-SELECT changes();
-
-WITH clock(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER))
-DELETE FROM "VideoRenderJobs"
- WHERE rowid IN (SELECT rowid FROM "VideoRenderJobs" INDEXED BY "VideoRenderJobs_Ended"
-                  WHERE Status IN ('DeadLetter', 'Cancelled')
-                    AND EndedAtUtc < (SELECT now FROM clock) - :age_s * 1000
-                  ORDER BY EndedAtUtc LIMIT :batch);
+ WHERE rowid IN (SELECT rowid
+                   FROM (SELECT rowid FROM "VideoRenderJobs" INDEXED BY "VideoRenderJobs_Completed"
+                          WHERE Status = 'Completed'
+                            AND CompletedAtUtc < (SELECT now FROM clock) - :age_s * 1000
+                          ORDER BY CompletedAtUtc LIMIT :batch)
+                 UNION ALL
+                 SELECT rowid
+                   FROM (SELECT rowid FROM "VideoRenderJobs" INDEXED BY "VideoRenderJobs_Ended"
+                          WHERE Status IN ('DeadLetter', 'Cancelled')
+                            AND EndedAtUtc < (SELECT now FROM clock) - :age_s * 1000
+                          ORDER BY EndedAtUtc LIMIT :batch));
 
 SELECT changes();

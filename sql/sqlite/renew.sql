@@ -4,10 +4,9 @@
 .parameter set :token "x'00112233445546778899AABBCCDDEEFF'"
 .parameter set :progress NULL
 -- statement
-WITH clock(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)),
-     lease(at) AS (SELECT (now + 999) / 1000 * 1000 FROM clock)
 UPDATE "VideoRenderJobs"
-   SET LockedAtUtc = (SELECT at FROM lease), LeasedAtUtc = (SELECT at FROM lease),
+   SET LockedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
+       LeasedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
        Progress = ifnull(:progress, Progress)
  WHERE JobId = :id AND LeaseToken = :token AND LeasedAtUtc = LockedAtUtc AND Status = 'Processing';
 

@@ -11,8 +11,8 @@ UPDATE OR IGNORE "VideoRenderJobs"
  WHERE JobId = :id
    AND (Status = 'DeadLetter' OR (:dead_only = 0 AND Status IN ('Cancelled', 'Completed')));
 
-SELECT 0, JobId, Status FROM "VideoRenderJobs" WHERE changes() > 0 AND JobId = :id
-UNION ALL
+SELECT 0, JobId, Status FROM "VideoRenderJobs" WHERE changes() > 0 AND JobId = :id;
+
 SELECT 1, holder.JobId, job.Status
   FROM "VideoRenderJobs" AS job
   JOIN "VideoRenderJobs" AS holder INDEXED BY "VideoRenderJobs_DedupKey" ON holder.DedupKey = job.DedupKey

@@ -7,11 +7,10 @@
 .parameter set :taker NULL
 .parameter set :fresh NULL
 -- statement
-WITH clock(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)),
-     lease(at) AS (SELECT (now + 999) / 1000 * 1000 FROM clock)
 UPDATE "VideoRenderJobs"
-   SET StartedAtUtc = ifnull(StartedAtUtc, (SELECT now FROM clock)),
-       LockedAtUtc = (SELECT at FROM lease), LeasedAtUtc = (SELECT at FROM lease),
+   SET StartedAtUtc = ifnull(StartedAtUtc, CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)),
+       LockedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
+       LeasedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
        LeaseSeconds = ifnull(:lease_s, LeaseSeconds),
        WorkerNodeId = ifnull(:taker, WorkerNodeId), LeaseToken = ifnull(:fresh, LeaseToken)
  WHERE JobId = :id AND LeaseToken = :token AND LeasedAtUtc = LockedAtUtc AND Status = 'Processing';
