@@ -128,3 +128,50 @@ check-asan:
 check-valgrind: all tests
 	BUILD=$(BUILD) WRAP="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect" \
 	    test/run.sh
+
+# ---- static analysis, layout ----
+
+C_SOURCES := $(sort $(wildcard lib/*.c cli/*.c examples/*.c test/*.c test/*/*.c bench/*.c))
+SHELL_SOURCES := bootstrap .ci/run $(sort $(wildcard test/*.sh test/*/*.sh examples/*.sh))
+LINT_CFLAGS = -std=c99 -D_GNU_SOURCE -Iinclude -Ilib -Itest $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS) $(JANSSON_CFLAGS)
+
+.PHONY: lint format
+lint:
+	cppcheck --quiet --error-exitcode=1 --std=c99 --enable=warning,performance,portability --inline-suppr \
+	    -Iinclude -Ilib lib cli examples
+	clang-tidy --quiet --warnings-as-errors='*' $(filter lib/% cli/% examples/%,$(C_SOURCES)) -- $(LINT_CFLAGS)
+	shellcheck $(SHELL_SOURCES)
+
+format:
+	clang-format -i $(C_SOURCES)
+
+# ---- install ----
+
+BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(DATADIR)/man
+SQLDIR ?= $(DATADIR)/renderq/sql
+COMPLETIONDIR ?= $(DATADIR)/bash-completion/completions
+MAN_PAGES := $(sort $(wildcard man/*.[1-9]))
+
+.PHONY: install uninstall dist clean
+install: all
+	$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(SQLDIR)/sqlite
+	$(INSTALL) -m 644 include/renderq.h $(DESTDIR)$(INCLUDEDIR)/
+	$(INSTALL) -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/
+	ln -sf librenderq.so.$(VERSION) $(DESTDIR)$(LIBDIR)/librenderq.so.$(SOVERSION)
+	ln -sf librenderq.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/librenderq.so
+	$(INSTALL) -m 644 $(BUILD)/renderq.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
+	$(INSTALL) -m 644 sql/sqlite/*.sql $(DESTDIR)$(SQLDIR)/sqlite/
+
+uninstall:
+	rm -f $(DESTDIR)$(INCLUDEDIR)/renderq.h $(DESTDIR)$(LIBDIR)/librenderq.* $(DESTDIR)$(LIBDIR)/pkgconfig/renderq.pc
+	rm -rf $(DESTDIR)$(DATADIR)/renderq
+
+# The committed tree, as a tarball.
+dist:
+	@mkdir -p $(BUILD)
+	git archive --format=tar.gz --prefix=librenderq-$(VERSION)/ -o $(BUILD)/librenderq-$(VERSION).tar.gz HEAD
+
+clean:
+	rm -rf $(BUILD)

@@ -385,7 +385,7 @@ int main(int argc, char **argv)
     const struct sigaction action = {.sa_handler = on_signal};
     const struct rlimit no_core = {0, 0};
     static demo_plan plan;
-    demo_folders folders;
+    demo_folders folders = { .url = "" };
     int bad;
 
     if (argc > 2 + clean || (argc > 1 + clean && argv[1 + clean][0] == '-')) {

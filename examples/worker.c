@@ -81,7 +81,7 @@ typedef enum verdict { DONE, BAD, FAILED, STOPPED, LOST } verdict;
 static verdict render(attempt *a, const char *folder, char *text, size_t size)
 {
     const renderq_job *job = a->job;
-    char buffer[4 * RENDERQ_COMPOSITION_MAX + sizeof ".y4m"];
+    char buffer[(size_t)4 * RENDERQ_COMPOSITION_MAX + sizeof ".y4m"];
     const char *name = output_name(job, buffer, sizeof buffer);
     y4m_composition composition;
     y4m_error error = {""};

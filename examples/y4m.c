@@ -115,7 +115,10 @@ static y4m_result read_title(const json_t *from, y4m_composition *out, y4m_error
             continue;                       /* not the first byte of a UTF-8 character */
         if (n == Y4M_TITLE_MAX)
             return say(error, Y4M_BAD, "title is longer than %d characters", Y4M_TITLE_MAX);
-        out->title[n++] = *text >= 'a' && *text <= 'z' ? (char)(*text - 'a' + 'A') : *text;
+        out->title[n] = *text;
+        if (*text >= 'a' && *text <= 'z')
+            out->title[n] = (char)(*text - 'a' + 'A');
+        n++;
     }
     out->title[n] = '\0';
     return Y4M_OK;

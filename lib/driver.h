@@ -14,9 +14,11 @@ typedef struct rq_error {
     char text[1024];
 } rq_error;
 
-/* Writes the text and returns the status, so that a failure is one line. */
-renderq_status rq_error_set(rq_error *error, renderq_status status, int native, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void rq_error_text(rq_error *error, int native, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Writes the text; its value is the status, so that a failure is one line (and an analyzer sees which). */
+#define rq_error_set(error, status, native, ...) \
+    (rq_error_text((error), (native), __VA_ARGS__), (renderq_status)(status))
 
 /* What a driver may use of the handle. It outlives every connection of that handle. */
 typedef struct rq_session {

@@ -15,31 +15,16 @@
 
 /* ---- errors and the log ---- */
 
-static void error_text(rq_error *error, int native, const char *format, va_list args)
+void rq_error_text(rq_error *error, int native, const char *format, ...)
 {
     /* The text may quote the one that is there. */
     char text[sizeof error->text];
+    va_list args;
+    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     memcpy(error->text, text, sizeof text);
     error->native = native;
-}
-
-renderq_status rq_error_set(rq_error *error, renderq_status status, int native, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    error_text(error, native, format, args);
-    va_end(args);
-    return status;
-}
-
-renderq_status rq_fault(renderq *h, renderq_status status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    error_text(&h->error, 0, format, args);
-    va_end(args);
-    return status;
 }
 
 void rq_log(renderq *h, renderq_log_level level, const char *format, ...)
@@ -214,7 +199,7 @@ bool rq_again(renderq *h, rq_try *tries, renderq_status *status)
         int64_t left = tries->until_ms - rq_clock_ms(), wait = rq_poll_ms(++tries->count, RETRY_CAP_MS, rq_jitter());
         if (!rq_stop_sleep(&h->stop, wait < left ? wait : left))
             return true;
-        rq_fault(h, *status, "interrupted while the connection was tried again (%s)", h->error.text);
+        rq_error_text(&h->error, 0, "interrupted while the connection was tried again (%s)", h->error.text);
         *status = RENDERQ_INTERRUPTED;
     }
     if (tries->maybe && *status != RENDERQ_UNCERTAIN) {

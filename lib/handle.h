@@ -51,9 +51,8 @@ renderq_status rq_open_with(const rq_driver *driver, const char *url, const rend
  * waits also hears an interrupt that came before it. */
 renderq_status rq_enter(renderq *h, bool waits);
 
-/* Sets the handle's text and returns the status. */
-renderq_status rq_fault(renderq *h, renderq_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Sets the handle's text; its value is the status. */
+#define rq_fault(h, status, ...) rq_error_set(&(h)->error, (status), 0, __VA_ARGS__)
 
 void rq_log(renderq *h, renderq_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -25,7 +25,7 @@ static const char *read_part(const char **at, char out[RENDERQ_QUEUE_PART_MAX * 
             return "has a bracket inside a part";
         if (*p == ']' && *++p != ']')
             break;                              /* the closing one; of a doubled one the second is copied */
-        if (len == RENDERQ_QUEUE_PART_MAX * 3)
+        if (len == (size_t)RENDERQ_QUEUE_PART_MAX * 3)
             return too_long;
         out[len++] = *p;
     }

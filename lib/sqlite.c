@@ -124,6 +124,7 @@ static int map_params(sqlite_part *part, const rq_statement *statement)
 
 static int prepare_parts(sqlite_conn *conn, sqlite_file *file, const rq_statement *statement, const char *sql)
 {
+    bool begins_reading = false;
     while (*sql) {
         sqlite3_stmt *stmt = NULL;
         int rc = sqlite3_prepare_v3(conn->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &stmt, &sql);
@@ -143,8 +144,9 @@ static int prepare_parts(sqlite_conn *conn, sqlite_file *file, const rq_statemen
         if (rc != SQLITE_OK)
             return rc;
         file->writes |= !part->reads;
+        begins_reading |= file->n_parts == 1 && part->reads;
     }
-    file->looks = file->writes && file->n_parts > 0 && file->parts[0].reads;
+    file->looks = file->writes && begins_reading;
     return SQLITE_OK;
 }
 
@@ -176,7 +178,7 @@ static renderq_status prepare(sqlite_conn *conn, const rq_queue *queue, rq_state
 {
     sqlite_queue *cache = find_queue(conn, queue->name.table);
     if (!cache)
-        return rq_sqlite_error(conn, SQLITE_NOMEM, "preparing");
+        return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "out of memory; nothing was done");
     *out = &cache->files[id];
     if ((*out)->parts)
         return RENDERQ_OK;
@@ -192,35 +194,66 @@ static renderq_status prepare(sqlite_conn *conn, const rq_queue *queue, rq_state
 
 /* ---- transactions ---- */
 
-static int step_once(sqlite_conn *conn, sqlite3_stmt **stmt, const char *sql)
+static const char *const words[RQ_SQLITE_WORDS] = {
+    [RQ_SQLITE_BEGIN] = "BEGIN IMMEDIATE",
+    [RQ_SQLITE_COMMIT] = "COMMIT",
+    [RQ_SQLITE_ROLLBACK] = "ROLLBACK",
+    [RQ_SQLITE_SAVEPOINT] = "SAVEPOINT renderq",
+    [RQ_SQLITE_RELEASE] = "RELEASE renderq",
+    [RQ_SQLITE_BACK_TO] = "ROLLBACK TO renderq",
+};
+
+/* All of them before the first is used: one that undoes must not need memory when there is none. */
+static int prepare_words(sqlite_conn *conn)
 {
     int rc = SQLITE_OK;
-    if (!*stmt)
-        rc = sqlite3_prepare_v3(conn->db, sql, -1, SQLITE_PREPARE_PERSISTENT, stmt, NULL);
-    if (rc == SQLITE_OK) {
-        rc = sqlite3_step(*stmt);
-        sqlite3_reset(*stmt);
-    }
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+    for (int i = 0; i < RQ_SQLITE_WORDS && rc == SQLITE_OK; i++)
+        if (!conn->words[i])
+            rc = sqlite3_prepare_v3(conn->db, words[i], -1, SQLITE_PREPARE_PERSISTENT, &conn->words[i], NULL);
+    return rc;
 }
 
-static int begin_immediate(sqlite_conn *conn)
+static int say(sqlite_conn *conn, int word)
 {
-    return step_once(conn, &conn->begin, "BEGIN IMMEDIATE");
+    int rc = prepare_words(conn);
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(conn->words[word]);
+        sqlite3_reset(conn->words[word]);
+    }
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 /* A failing rollback leaves nothing behind either: SQLite rolled back already, or does so when it is closed. */
 static void roll_back(sqlite_conn *conn)
 {
     if (!sqlite3_get_autocommit(conn->db))
-        step_once(conn, &conn->rollback, "ROLLBACK");
+        say(conn, RQ_SQLITE_ROLLBACK);
+}
+
+int rq_sqlite_start_work(sqlite_conn *conn)
+{
+    conn->joined = !sqlite3_get_autocommit(conn->db);
+    return say(conn, conn->joined ? RQ_SQLITE_SAVEPOINT : RQ_SQLITE_BEGIN);
+}
+
+int rq_sqlite_keep_work(sqlite_conn *conn)
+{
+    return say(conn, conn->joined ? RQ_SQLITE_RELEASE : RQ_SQLITE_COMMIT);
+}
+
+void rq_sqlite_undo_work(sqlite_conn *conn)
+{
+    if (!conn->joined)
+        roll_back(conn);
+    else if (!sqlite3_get_autocommit(conn->db) && say(conn, RQ_SQLITE_BACK_TO) == SQLITE_OK)
+        say(conn, RQ_SQLITE_RELEASE);
 }
 
 static renderq_status sqlite_begin(rq_conn *base)
 {
     sqlite_conn *conn = (sqlite_conn *)base;
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
-    int rc = conn->db ? begin_immediate(conn) : SQLITE_CANTOPEN;
+    int rc = conn->db ? say(conn, RQ_SQLITE_BEGIN) : SQLITE_CANTOPEN;
     return rc == SQLITE_OK ? RENDERQ_OK : rq_sqlite_error(conn, rc, "begin");
 }
 
@@ -228,7 +261,7 @@ static renderq_status sqlite_commit(rq_conn *base)
 {
     sqlite_conn *conn = (sqlite_conn *)base;
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
-    int rc = step_once(conn, &conn->commit, "COMMIT");
+    int rc = say(conn, RQ_SQLITE_COMMIT);
     if (rc == SQLITE_OK)
         return RENDERQ_OK;
     renderq_status status = rq_sqlite_error(conn, rc, "commit");
@@ -332,22 +365,24 @@ static int run_items(sqlite_conn *conn, const sqlite_file *file, const rq_value 
     return rc;
 }
 
-static int run_file(sqlite_conn *conn, const sqlite_file *file, const rq_value *values, size_t n, sink *to)
+static int run_file(sqlite_conn *conn, const sqlite_file *file, const rq_value *values, size_t n, sink *to,
+                    bool *started)
 {
-    bool found = false, ours = file->writes && sqlite3_get_autocommit(conn->db);
+    bool found = false;
     int rc = SQLITE_OK;
     if (file->looks && n == 1) {
         rc = run_part(conn, &file->parts[0], to->statement, values, 0, NULL, &found);
         if (rc != SQLITE_OK || !found)
             return rc;
     }
-    if (ours)
-        rc = begin_immediate(conn);
-    if (rc == SQLITE_OK)
+    if (!file->writes)
+        return run_items(conn, file, values, n, to);
+    rc = rq_sqlite_start_work(conn);
+    if (rc == SQLITE_OK) {
+        *started = true;
         rc = run_items(conn, file, values, n, to);
-    if (rc == SQLITE_OK && ours)
-        rc = step_once(conn, &conn->commit, "COMMIT");
-    return rc;
+    }
+    return rc == SQLITE_OK ? rq_sqlite_keep_work(conn) : rc;
 }
 
 renderq_status rq_sqlite_check_name(const sqlite_conn *conn, const rq_queue *queue)
@@ -377,13 +412,17 @@ static renderq_status sqlite_run(rq_conn *base, const rq_queue *queue, rq_statem
     if (status != RENDERQ_OK)
         return status;
     sink to = { .statement = &rq_statements[id], .row = row, .arg = arg, .refused = RENDERQ_OK };
-    bool ours = sqlite3_get_autocommit(conn->db) != 0;
-    int rc = run_file(conn, file, values, n, &to);
+    bool in_transaction = !sqlite3_get_autocommit(conn->db), started = false;
+    int rc = run_file(conn, file, values, n, &to, &started);
     if (rc == SQLITE_OK)
         return RENDERQ_OK;
     status = to.refused != RENDERQ_OK ? to.refused : fault(conn, queue, id, rc);
-    if (ours)
-        roll_back(conn);
+    if (started)
+        rq_sqlite_undo_work(conn);
+    if (in_transaction && sqlite3_get_autocommit(conn->db)) {
+        rq_error *error = base->session->error;
+        status = rq_error_set(error, RENDERQ_ABORTED, error->native, "the transaction was rolled back: %s", error->text);
+    }
     return status;
 }
 
@@ -419,9 +458,8 @@ static void sqlite_close(rq_conn *base)
     if (!conn)
         return;
     rq_sqlite_forget(conn);
-    sqlite3_finalize(conn->begin);
-    sqlite3_finalize(conn->commit);
-    sqlite3_finalize(conn->rollback);
+    for (int i = 0; i < RQ_SQLITE_WORDS; i++)
+        sqlite3_finalize(conn->words[i]);
     if (!conn->attached)
         sqlite3_close(conn->db);
     sqlite_abandon(base);

@@ -30,6 +30,12 @@ typedef struct sqlite_queue {
 
 #define SQLITE_QUEUES_MAX 8     /* kept prepared; the one longest unused makes room */
 
+/* The statements that begin and end transactions and savepoints. */
+enum {
+    RQ_SQLITE_BEGIN, RQ_SQLITE_COMMIT, RQ_SQLITE_ROLLBACK, RQ_SQLITE_SAVEPOINT, RQ_SQLITE_RELEASE, RQ_SQLITE_BACK_TO,
+    RQ_SQLITE_WORDS
+};
+
 typedef struct sqlite_conn {
     rq_conn base;
     sqlite3 *db;                /* NULL while the file is not there yet */
@@ -37,7 +43,8 @@ typedef struct sqlite_conn {
     bool attached;
     int busy_ms;                /* how long to wait for somebody else's lock */
     int64_t busy_until;
-    sqlite3_stmt *begin, *commit, *rollback;
+    sqlite3_stmt *words[RQ_SQLITE_WORDS];   /* prepared with the first transaction */
+    bool joined;                /* the work that is being done is a savepoint of a transaction that was open */
     sqlite_queue *queues;
     int n_queues;
 } sqlite_conn;
@@ -47,6 +54,12 @@ renderq_status rq_sqlite_open_file(sqlite_conn *conn, bool create);
 
 /* Turns an engine's result code into a status, with a text. `doing`: "claim", "opening", ... */
 renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing);
+
+/* Work that is done wholly or not at all: a transaction of its own, or a savepoint of the one that is open, which
+ * stays. What was started must be kept, or undone, also when keeping it failed. Result codes. */
+int rq_sqlite_start_work(sqlite_conn *conn);
+int rq_sqlite_keep_work(sqlite_conn *conn);
+void rq_sqlite_undo_work(sqlite_conn *conn);
 
 /* Finalizes everything that is prepared. */
 void rq_sqlite_forget(sqlite_conn *conn);

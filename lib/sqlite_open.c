@@ -1,5 +1,7 @@
 /* sqlite_open.c: the SQLite driver's way to a connection, and what the engine's result codes mean. No statements. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,9 +25,22 @@ static renderq_status full(sqlite_conn *conn, int rc, const char *doing)
                         doing, conn->path);
 }
 
+/* SQLite does not record the system's number for what fails in a commit; the file that was written to has it. */
+static int write_errno(sqlite_conn *conn)
+{
+    sqlite3_file *file = NULL;
+    int number = 0;
+    if (sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file) == SQLITE_OK && file
+        && file->pMethods)
+        file->pMethods->xFileControl(file, SQLITE_FCNTL_LAST_ERRNO, &number);
+    return number;
+}
+
 static renderq_status io_error(sqlite_conn *conn, int rc, const char *doing)
 {
     int number = conn->db ? sqlite3_system_errno(conn->db) : 0;
+    if (number == 0 && rc == SQLITE_IOERR_WRITE)
+        number = write_errno(conn);
     if (number == EFBIG || number == ENOSPC || number == EDQUOT)
         return full(conn, rc, doing);
     char buffer[128];
@@ -62,6 +77,10 @@ renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing)
     case SQLITE_PROTOCOL:       /* gave up on a race for the WAL's locks */
         if (rq_stop_raised(conn->base.session->stop))
             return rq_error_set(error, RENDERQ_INTERRUPTED, rc, "%s: interrupted while it waited for a lock", doing);
+        if (rc == SQLITE_BUSY_SNAPSHOT)
+            return rq_error_set(error, RENDERQ_ABORTED, rc,
+                                "%s: the transaction has read what another connection changed since, so it can never "
+                                "write; nothing was done, roll back", doing);
         return rq_error_set(error, RENDERQ_BUSY, rc,
                             "%s: another connection kept \"%s\" locked for %d ms; nothing was done, try again",
                             doing, path, conn->busy_ms);
@@ -131,11 +150,38 @@ static bool folder_of(const char *path, char *folder, size_t size)
     return true;
 }
 
+/* Where a link leads, if `path` is one. */
+static bool follow(char *path, size_t size)
+{
+    char target[2048], folder[2048] = "";
+    ssize_t len = readlink(path, target, sizeof target - 1);
+    if (len < 0 || (target[0] != '/' && !folder_of(path, folder, sizeof folder)))
+        return false;
+    target[len] = 0;
+    return (size_t)snprintf(path, size, "%s%s%s", folder, folder[0] ? "/" : "", target) < size;
+}
+
+#define LINKS_MAX 40
+
+/* The file system of the file, or of the folder that it would be made in: a link may lead to one that is not there. */
+static bool find_fs(const char *path, struct statfs *fs)
+{
+    char at[4100], folder[4100];
+    if ((size_t)snprintf(at, sizeof at, "%s", path) >= sizeof at)
+        return false;
+    for (int links = 0; links < LINKS_MAX; links++) {
+        if (stat_fs(at, fs))
+            return true;
+        if (!follow(at, sizeof at))
+            return folder_of(at, folder, sizeof folder) && stat_fs(folder, fs);
+    }
+    return false;
+}
+
 const char *rq_sqlite_network_fs(const char *path)
 {
     struct statfs fs;
-    char folder[4096];
-    if (!stat_fs(path, &fs) && !(folder_of(path, folder, sizeof folder) && stat_fs(folder, &fs)))
+    if (!find_fs(path, &fs))
         return NULL;        /* opening it will say what is wrong */
     for (size_t i = 0; i < sizeof network_fs / sizeof network_fs[0]; i++)
         if (((unsigned long)fs.f_type & 0xffffffff) == network_fs[i].magic)
@@ -219,12 +265,18 @@ renderq_status rq_sqlite_open_file(sqlite_conn *conn, bool create)
     if (rc == SQLITE_OK)
         return RENDERQ_OK;
 
-    bool missing = (rc & 0xff) == SQLITE_CANTOPEN && !create && conn->db && sqlite3_system_errno(conn->db) == ENOENT;
-    renderq_status status = missing ? RENDERQ_OK : rq_sqlite_error(conn, rc, "opening the database");
+    bool missing = (rc & 0xff) == SQLITE_CANTOPEN && conn->db && sqlite3_system_errno(conn->db) == ENOENT;
+    renderq_status status = missing && !create ? RENDERQ_OK : rq_sqlite_error(conn, rc, "opening the database");
     sqlite3_close(conn->db);
     conn->db = NULL;
     char folder[4096];
-    if (missing && folder_of(conn->path, folder, sizeof folder) && access(folder, F_OK) != 0)
-        status = rq_error_set(session->error, RENDERQ_FAILED, 0, "the folder of \"%s\" does not exist", conn->path);
+    if (!missing || !folder_of(conn->path, folder, sizeof folder))
+        return status;
+    if (access(folder, F_OK) != 0)
+        return rq_error_set(session->error, RENDERQ_FAILED, 0, "the folder of \"%s\" does not exist", conn->path);
+    /* SQLite tries again for reading alone, so what it says of a file it may not make is that there is none. */
+    if (create && faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
+        return rq_error_set(session->error, RENDERQ_DENIED, rc,
+                            "\"%s\" cannot be made: its folder cannot be written by this user", conn->path);
     return status;
 }

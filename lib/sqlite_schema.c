@@ -49,16 +49,17 @@ static int upgrade(sqlite_conn *conn, const char *table, const char *sql, char *
     return rc;
 }
 
-static int make(sqlite_conn *conn, const char *table, const char *sql, char **refused)
+static int make(sqlite_conn *conn, const char *table, const char *sql, char **refused, bool *started)
 {
-    int rc = sqlite3_exec(conn->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    int rc = rq_sqlite_start_work(conn);
+    *started = rc == SQLITE_OK;
     if (rc == SQLITE_OK
         && sqlite3_table_column_metadata(conn->db, "main", table, NULL, NULL, NULL, NULL, NULL, NULL) == SQLITE_OK)
         rc = upgrade(conn, table, sql, refused);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(conn->db, sql, NULL, NULL, NULL);
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(conn->db, "COMMIT", NULL, NULL, NULL);
+        rc = rq_sqlite_keep_work(conn);
     return rc;
 }
 
@@ -78,9 +79,10 @@ renderq_status rq_sqlite_create(rq_conn *base, const rq_queue *queue)
     if (status != RENDERQ_OK)
         return status;
     char *refused = NULL;
+    bool started = false;
     char *sql = rq_sqlite_for_queue(rq_sql_find(rq_sql_sqlite, "schema"), queue->name.table);
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
-    int rc = sql ? make(conn, queue->name.table, sql, &refused) : SQLITE_NOMEM;
+    int rc = sql ? make(conn, queue->name.table, sql, &refused, &started) : SQLITE_NOMEM;
     if (refused)
         status = not_a_queue(conn, queue->name.table, refused);
     else if ((rc & 0xff) == SQLITE_ERROR)
@@ -88,8 +90,8 @@ renderq_status rq_sqlite_create(rq_conn *base, const rq_queue *queue)
                               queue->name.table, sqlite3_errmsg(conn->db));
     else if (rc != SQLITE_OK)
         status = rq_sqlite_error(conn, rc, "making the queue");
-    if (rc != SQLITE_OK && !sqlite3_get_autocommit(conn->db))
-        sqlite3_exec(conn->db, "ROLLBACK", NULL, NULL, NULL);
+    if (rc != SQLITE_OK && started)
+        rq_sqlite_undo_work(conn);
     sqlite3_free(refused);
     free(sql);
     return status;
