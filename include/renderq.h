@@ -256,7 +256,7 @@ typedef struct renderq_claim_options {      /* NULL or zero: the defaults */
 } renderq_claim_options;
 
 /* Takes the next job: highest priority first, then the oldest. *out is the job, to be freed with
- * renderq_job_free(), or NULL. While it waits it reads at most every 100 ms, growing to every 2 s. A claim
+ * renderq_job_free(), or NULL. While it waits it reads about every 100 ms, growing to 2 s. A claim
  * that finds nothing, and now and then one that does, also sends jobs back whose lease has run out.
  * Returns OK, EMPTY, or one marked [any]. A job claimed although the answer is UNCERTAIN comes back by
  * itself: the handle's next claims look for it, and otherwise its lease runs out. */

@@ -118,10 +118,12 @@ static int64_t *reaped_at(renderq *h, const rq_queue *queue)
 static bool reap_now(const claim *c, int64_t *at_ms)
 {
     rq_reaped counts;
+    rq_error said = c->h->error;
     *at_ms = rq_clock_ms();
     renderq_status status = rq_reap_batch(c->h, c->queue, REAP_BATCH, &counts);
     if (status != RENDERQ_OK)
         rq_log(c->h, RENDERQ_LOG_WARNING, "leases of %s were not reaped: %s", c->queue->text, c->h->error.text);
+    c->h->error = said;
     return counts.returned > 0;
 }
 
@@ -215,6 +217,8 @@ static renderq_status claim_waiting(claim *c)
         if (rq_stop_raised(&c->h->stop))
             return interrupted(c->h);
         renderq_status status = claim_and_reap(c);
+        if (status == RENDERQ_EMPTY && rq_stop_raised(&c->h->stop))
+            return interrupted(c->h);       /* the reaping was */
         if (status != RENDERQ_EMPTY || c->wait_ms == 0)
             return status;
         int64_t wait = rq_poll_ms(empty_reads, POLL_CAP_MS, rq_jitter());
@@ -241,12 +245,14 @@ static renderq_status take_options(renderq *h, const renderq_claim_options *give
         status = rq_check_lease_s(h, options.lease_s);
     if (status == RENDERQ_OK && options.wait_ms != RENDERQ_FOREVER)
         status = rq_check_delay(h, NULL, "wait_ms", options.wait_ms);
+    if (status != RENDERQ_OK)
+        return status;
     c->worker = options.worker ? options.worker : h->worker;
     c->lease_s = options.lease_s ? options.lease_s : RENDERQ_LEASE_DEFAULT_S;
     c->wait_ms = options.wait_ms;
     c->unstarted = options.unstarted != 0;
     c->no_reap = options.no_reap != 0;
-    return status;
+    return RENDERQ_OK;
 }
 
 static renderq_status claim_into(renderq *h, const renderq_claim_options *options, renderq_job **out, size_t max,

@@ -192,17 +192,27 @@ static bool same_queue(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Every item is looked at, so that each bad one can be told; the text is the first one's. */
-static renderq_status take_items(renderq *h, const renderq_new_job *jobs, const renderq_new_job *first, batch *b)
+/* Every item is looked at, so that each bad one can be told; the text is the first one's. The first names the queue. */
+static renderq_status take_items(renderq *h, const renderq_new_job *jobs, rq_queue *room, const rq_queue **queue,
+                                 batch *b)
 {
     renderq_status all = RENDERQ_OK;
     rq_error said = h->error;
+    const char *name = NULL;
+    bool named = false;
     for (size_t i = 0; i < b->n; i++) {
         renderq_new_job job;
         char where[40];
         snprintf(where, sizeof where, "item %zu: ", i);
         renderq_status status = rq_take_item(h, "renderq_new_job", jobs, i, &job, sizeof job);
-        if (status == RENDERQ_OK && !same_queue(job.queue, first->queue))
+        if (status == RENDERQ_OK && i == 0) {
+            name = job.queue;
+            named = true;
+            status = rq_which_queue(h, name, room, queue);
+        }
+        if (status != RENDERQ_OK)
+            status = rq_fault(h, status, "%s%s", where, h->error.text);
+        else if (named && !same_queue(job.queue, name))
             status = rq_fault(h, RENDERQ_INVALID, "%sits queue is another than the first item's", where);
         if (status == RENDERQ_OK)
             status = take_job(h, where, &job, b->values + i * VALUES);
@@ -219,7 +229,9 @@ static renderq_status take_items(renderq *h, const renderq_new_job *jobs, const 
 static void give_results(renderq_enqueued *each, const batch *b, renderq_status status)
 {
     for (size_t i = 0; each && i < b->n; i++) {
-        renderq_enqueued result = b->results[i];
+        renderq_enqueued result = RENDERQ_INIT(renderq_enqueued);
+        if (b->results)         /* without them, memory ran out */
+            result = b->results[i];
         if (status == RENDERQ_UNCERTAIN) {
             result.status = RENDERQ_UNCERTAIN;
             rq_guid_print(&b->ids[i], &result.id);
@@ -243,28 +255,22 @@ static renderq_status check_many(renderq *h, const renderq_new_job *jobs, size_t
 renderq_status renderq_enqueue_many(renderq *h, const renderq_new_job *jobs, size_t n, renderq_enqueued *each)
 {
     rq_queue room;
-    const rq_queue *queue;
-    renderq_new_job first;
+    const rq_queue *queue = NULL;
     renderq_status status = rq_enter(h, false);
     if (status != RENDERQ_OK || n == 0)
         return status;
     status = check_many(h, jobs, n, each);
-    if (status == RENDERQ_OK)
-        status = rq_take_struct(h, "renderq_new_job", jobs, &first, sizeof first);
-    if (status == RENDERQ_OK)
-        status = rq_which_queue(h, first.queue, &room, &queue);
     if (status != RENDERQ_OK)
         return status;
     batch b;
     status = batch_new(h, n, &b);
     if (status == RENDERQ_OK)
-        status = take_items(h, jobs, &first, &b);
+        status = take_items(h, jobs, &room, &queue, &b);
     if (status == RENDERQ_OK)
         status = new_ids(h, &b);
     if (status == RENDERQ_OK)
         status = send_all(h, queue, &b);
-    if (b.results)
-        give_results(each, &b, status);
+    give_results(each, &b, status);
     batch_free(&b);
     return status;
 }

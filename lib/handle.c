@@ -247,7 +247,7 @@ static renderq_status check_url_options(renderq *h)
 
 static renderq_status take_url(renderq *h, const rq_driver *driver, const char *text)
 {
-    char why[512];
+    char why[512] = "out of memory";
     if (!text)
         return rq_fault(h, RENDERQ_INVALID, "the URL is NULL: sqlite:jobs.db is one");
     renderq_status status = rq_url_parse(text, &h->url, why, sizeof why);

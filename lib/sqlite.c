@@ -223,11 +223,27 @@ static int say(sqlite_conn *conn, int word)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* A failing rollback leaves nothing behind either: SQLite rolled back already, or does so when it is closed. */
+/* Lets go of the file; the next statement opens it again. */
+static void drop(sqlite_conn *conn)
+{
+    rq_sqlite_forget(conn);
+    for (int i = 0; i < RQ_SQLITE_WORDS; i++) {
+        sqlite3_finalize(conn->words[i]);
+        conn->words[i] = NULL;
+    }
+    if (!conn->attached)
+        sqlite3_close(conn->db);
+    conn->db = NULL;
+}
+
+/* Without the memory that even ROLLBACK can need (after the schema changed, it is prepared anew), closing rolls back:
+ * a transaction left open would swallow all that comes after it. */
 static void roll_back(sqlite_conn *conn)
 {
-    if (!sqlite3_get_autocommit(conn->db))
+    if (conn->db && !sqlite3_get_autocommit(conn->db))
         say(conn, RQ_SQLITE_ROLLBACK);
+    if (conn->db && !sqlite3_get_autocommit(conn->db) && !conn->attached)
+        drop(conn);
 }
 
 int rq_sqlite_start_work(sqlite_conn *conn)
@@ -243,10 +259,11 @@ int rq_sqlite_keep_work(sqlite_conn *conn)
 
 void rq_sqlite_undo_work(sqlite_conn *conn)
 {
-    if (!conn->joined)
-        roll_back(conn);
-    else if (!sqlite3_get_autocommit(conn->db) && say(conn, RQ_SQLITE_BACK_TO) == SQLITE_OK)
+    bool undone = conn->joined && !sqlite3_get_autocommit(conn->db) && say(conn, RQ_SQLITE_BACK_TO) == SQLITE_OK;
+    if (undone)
         say(conn, RQ_SQLITE_RELEASE);
+    else
+        roll_back(conn);
 }
 
 static renderq_status sqlite_begin(rq_conn *base)
@@ -261,7 +278,7 @@ static renderq_status sqlite_commit(rq_conn *base)
 {
     sqlite_conn *conn = (sqlite_conn *)base;
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
-    int rc = say(conn, RQ_SQLITE_COMMIT);
+    int rc = conn->db ? say(conn, RQ_SQLITE_COMMIT) : SQLITE_CANTOPEN;
     if (rc == SQLITE_OK)
         return RENDERQ_OK;
     renderq_status status = rq_sqlite_error(conn, rc, "commit");
@@ -419,7 +436,7 @@ static renderq_status sqlite_run(rq_conn *base, const rq_queue *queue, rq_statem
     status = to.refused != RENDERQ_OK ? to.refused : fault(conn, queue, id, rc);
     if (started)
         rq_sqlite_undo_work(conn);
-    if (in_transaction && sqlite3_get_autocommit(conn->db)) {
+    if (in_transaction && (!conn->db || sqlite3_get_autocommit(conn->db))) {
         rq_error *error = base->session->error;
         status = rq_error_set(error, RENDERQ_ABORTED, error->native, "the transaction was rolled back: %s", error->text);
     }
@@ -457,11 +474,7 @@ static void sqlite_close(rq_conn *base)
     sqlite_conn *conn = (sqlite_conn *)base;
     if (!conn)
         return;
-    rq_sqlite_forget(conn);
-    for (int i = 0; i < RQ_SQLITE_WORDS; i++)
-        sqlite3_finalize(conn->words[i]);
-    if (!conn->attached)
-        sqlite3_close(conn->db);
+    drop(conn);
     sqlite_abandon(base);
 }
 

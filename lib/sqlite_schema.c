@@ -21,9 +21,11 @@ static int add_missing(sqlite_conn *conn, sqlite3 *scratch, const char *table, c
             rc = SQLITE_NOMEM;
             break;
         }
-        rc = SQLITE_OK;
-        if (sqlite3_table_column_metadata(conn->db, "main", table, name, NULL, NULL, NULL, NULL, NULL) == SQLITE_OK)
+        rc = sqlite3_table_column_metadata(conn->db, "main", table, name, NULL, NULL, NULL, NULL, NULL);
+        if (rc == SQLITE_OK)
             continue;
+        if ((rc & 0xff) != SQLITE_ERROR)
+            break;
         if (sqlite3_column_int(wanted, 2)) {
             *refused = sqlite3_mprintf("%s", name);
             rc = *refused ? SQLITE_ABORT : SQLITE_NOMEM;
@@ -49,15 +51,53 @@ static int upgrade(sqlite_conn *conn, const char *table, const char *sql, char *
     return rc;
 }
 
+/* Whether the table is there. This reads the file, so that what SQLite remembers of its schema is up to date after. */
+static int find_table(sqlite_conn *conn, const char *table, bool *found)
+{
+    sqlite3_stmt *stmt = NULL;
+    static const char sql[] = "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE";
+    int rc = sqlite3_prepare_v2(conn->db, sql, -1, &stmt, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_text(stmt, 1, table, -1, SQLITE_STATIC);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(stmt);
+    *found = rc == SQLITE_ROW;
+    sqlite3_finalize(stmt);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* Whether every statement can be said to the table: one made by others may have what rules that out (no rowid, an
+ * index of our name on something else). */
+static int try_statements(sqlite_conn *conn, const char *table)
+{
+    int rc = SQLITE_OK;
+    for (size_t i = 0; i < RQ_STATEMENTS && rc == SQLITE_OK; i++) {
+        char *sql = rq_sqlite_for_queue(rq_sql_find(rq_sql_sqlite, rq_statements[i].name), table);
+        const char *at = sql;
+        rc = sql ? SQLITE_OK : SQLITE_NOMEM;
+        while (rc == SQLITE_OK && *at) {
+            sqlite3_stmt *stmt = NULL;
+            rc = sqlite3_prepare_v2(conn->db, at, -1, &stmt, &at);
+            sqlite3_finalize(stmt);
+        }
+        free(sql);
+    }
+    return rc;
+}
+
 static int make(sqlite_conn *conn, const char *table, const char *sql, char **refused, bool *started)
 {
     int rc = rq_sqlite_start_work(conn);
     *started = rc == SQLITE_OK;
-    if (rc == SQLITE_OK
-        && sqlite3_table_column_metadata(conn->db, "main", table, NULL, NULL, NULL, NULL, NULL, NULL) == SQLITE_OK)
+    bool found = false;
+    if (rc == SQLITE_OK)
+        rc = find_table(conn, table, &found);
+    if (rc == SQLITE_OK && found)
         rc = upgrade(conn, table, sql, refused);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(conn->db, sql, NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = try_statements(conn, table);
     if (rc == SQLITE_OK)
         rc = rq_sqlite_keep_work(conn);
     return rc;

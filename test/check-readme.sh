@@ -1,0 +1,28 @@
+#!/bin/sh
+# The README's programs: copied from it, built as it says, and run.
+# BUILD, SOURCE: set by run.sh.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+# Each block of C begins with its file's name in a comment.
+awk '/^```c$/ { inside = 1; name = ""; next }
+     /^```$/ { inside = 0; next }
+     inside { if (name == "") name = $2; print > name }' "$SOURCE/README.md"
+
+for program in producer worker; do
+    [ -s $program.c ] || { echo "README.md has no $program.c"; exit 1; }
+    # shellcheck disable=SC2046,SC2086  # lists of options
+    ${CC:-cc} -std=c99 -Wall -Wextra -Wpedantic -Werror ${SANITIZE_FLAGS:-} -I"$SOURCE/include" $program.c \
+        "$BUILD/librenderq.a" $(pkg-config --libs sqlite3) -o $program
+done
+
+id=$(./producer)
+echo "$id" | grep -Eq '^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$' || { echo "no id: $id"; exit 1; }
+./producer 2>&1 | grep -q "^DUPLICATE: job $id holds" || { echo "the second one is no duplicate"; exit 1; }
+out=$(./worker)
+[ "$out" = 'intro-001, attempt 1: {"title": "Hello", "frames": 48}' ] || { echo "the worker said: $out"; exit 1; }
+[ "$(sqlite3 jobs.db 'SELECT Status, OutputUrl FROM VideoRenderJobs_View')" = \
+    'Completed|file:///videos/intro-001.mp4' ] || { echo "the job is not completed"; exit 1; }
+echo "the README's programs build and run"

@@ -1,0 +1,68 @@
+/* engine.h: the queue's table as some other program sees it: raw statements that know nothing of leases, and reads
+ * of single columns. One file an engine implements it; all other tests know no engine. */
+#ifndef CONFORMANCE_ENGINE_H
+#define CONFORMANCE_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "renderq.h"
+#include "url.h"
+
+/* A column's value. GUIDs are text, times milliseconds of UTC since 1970. */
+typedef struct cell {
+    bool present;
+    int64_t number;
+    char *text;             /* malloc'd; NULL for a number */
+} cell;
+
+/* A connection of the other program, on one queue's table. Each engine has its own kind. */
+typedef struct engine engine;
+
+/* A failing statement fails the test, unless it says otherwise. */
+typedef struct engine_ops {
+    const char *scheme;
+    const char *impatient;      /* the URL's option that makes a lock wait short, "name=value" */
+
+    engine *(*open)(const rq_url *url, const char *table);
+    void (*close)(engine *e);
+
+    /* -- what the C# programs beside ours say (Dapper); true: a row was there and changed -- */
+
+    /* Names none of the columns that we added. */
+    void (*enqueue)(engine *e, const char *composition_id, const char *payload, int priority, renderq_id *id);
+    /* Sets Status, WorkerNodeId and LockedAtUtc alone. */
+    bool (*claim)(engine *e, const char *worker, renderq_id *id);
+    /* By JobId alone, in any state. */
+    bool (*complete)(engine *e, const renderq_id *id, const char *output_url);
+    /* By JobId alone, in any state. False also when the table's constraints refuse it. */
+    bool (*mark_failed)(engine *e, const renderq_id *id, const char *message);
+    /* Queues what is Processing and was locked over ten minutes ago; how many. */
+    int (*watchdog)(engine *e);
+
+    /* -- raw access -- */
+
+    /* False: no such row. */
+    bool (*read)(engine *e, const renderq_id *id, const char *column, cell *out);
+    /* False: the table refuses the value. */
+    bool (*write)(engine *e, const renderq_id *id, const char *column, const cell *value);
+    void (*write_all)(engine *e, const char *column, int64_t number);
+    /* At most max ids, in the order of JobId; how many. */
+    size_t (*ids)(engine *e, renderq_id *out, size_t max);
+    int64_t (*now_ms)(engine *e);
+    void (*clear)(engine *e);                       /* deletes every row */
+    void (*drop)(engine *e);                        /* drops the table, if it is there */
+
+    /* Makes the table as those programs have it: without our columns, RetryCount nullable. */
+    void (*make_foreign)(engine *e);
+    /* Makes a table of this name that can never be a queue. */
+    void (*make_other)(engine *e);
+
+    /* Locks a row (or more) against writers, until it is let go. */
+    void (*lock)(engine *e, const renderq_id *id);
+    void (*unlock)(engine *e);
+} engine_ops;
+
+extern const engine_ops engine_sqlite;
+
+#endif

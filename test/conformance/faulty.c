@@ -1,0 +1,279 @@
+/* faulty.c: see faulty.h. What happens later is run on a connection of its own, as a server would that had the request
+ * before the link broke. */
+#include "faulty.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "handle.h"
+
+#define GHOSTS_MAX 8
+
+/* A request that is still on its way, with its own copy of everything. */
+typedef struct ghost {
+    unsigned runs_left;
+    const rq_session *session;
+    rq_queue queue;
+    rq_statement_id id;
+    rq_value *values;
+    size_t n, n_values;
+} ghost;
+
+typedef struct faulty_conn {
+    rq_conn base;
+    rq_conn *inner;
+} faulty_conn;
+
+static struct plan {
+    const rq_driver *inner;
+    fault faults[FAULTS_MAX];
+    size_t n_faults, runs;
+    unsigned refuse_opens;
+    renderq_status refuse_with;
+    ghost ghosts[GHOSTS_MAX];
+    size_t n_ghosts;
+} plan;
+
+static rq_driver driver;
+
+/* ---- ghosts ---- */
+
+static void free_ghost(ghost *g)
+{
+    for (size_t i = 0; i < g->n_values; i++)
+        free((void *)(uintptr_t)g->values[i].bytes);
+    free(g->values);
+    free((void *)(uintptr_t)g->queue.text);
+}
+
+static void keep_ghost(const rq_session *session, const rq_queue *queue, rq_statement_id id, const rq_value *values,
+                       size_t n, unsigned later_by)
+{
+    assert_true(plan.n_ghosts < GHOSTS_MAX);
+    ghost *g = &plan.ghosts[plan.n_ghosts++];
+    *g = (ghost){ .runs_left = later_by ? later_by : 1, .session = session, .queue = *queue, .id = id, .n = n,
+                  .n_values = n * rq_statements[id].n_params };
+    g->queue.text = strdup(queue->text);
+    g->values = calloc(g->n_values + 1, sizeof *g->values);
+    for (size_t i = 0; i < g->n_values; i++) {
+        g->values[i] = values[i];
+        if (!values[i].bytes)
+            continue;
+        char *copy = malloc(values[i].len + 1);
+        memcpy(copy, values[i].bytes, values[i].len);
+        g->values[i].bytes = copy;
+    }
+}
+
+static renderq_status swallow(void *arg, size_t item, const rq_value *columns)
+{
+    (void)arg;
+    (void)item;
+    (void)columns;
+    return RENDERQ_OK;
+}
+
+static void happen(ghost *g)
+{
+    rq_conn *conn = NULL;
+    assert_int_equal(plan.inner->open(g->session, &conn), RENDERQ_OK);
+    assert_int_equal(plan.inner->run(conn, &g->queue, g->id, g->values, g->n, swallow, NULL), RENDERQ_OK);
+    plan.inner->close(conn);
+    free_ghost(g);
+}
+
+/* Those whose time has come, in the order in which they were sent. */
+static size_t happen_due(bool all)
+{
+    size_t kept = 0, happened = 0;
+    for (size_t i = 0; i < plan.n_ghosts; i++) {
+        ghost g = plan.ghosts[i];
+        if (all || --g.runs_left == 0) {
+            happen(&g);
+            happened++;
+        } else {
+            plan.ghosts[kept++] = g;
+        }
+    }
+    plan.n_ghosts = kept;
+    return happened;
+}
+
+/* ---- the driver ---- */
+
+static renderq_status broke(const rq_conn *conn, renderq_status status)
+{
+    return rq_error_set(conn->session->error, status, 4711, "a fault that the test asked for");
+}
+
+static renderq_status faulty_conn_open(const rq_session *session, rq_conn **out)
+{
+    *out = NULL;
+    if (plan.refuse_opens > 0) {
+        plan.refuse_opens--;
+        return rq_error_set(session->error, plan.refuse_with ? plan.refuse_with : RENDERQ_DISCONNECTED, 4712,
+                            "an open that the test refused");
+    }
+    faulty_conn *conn = calloc(1, sizeof *conn);
+    conn->base = (rq_conn){ .driver = &driver, .session = session };
+    renderq_status status = plan.inner->open(session, &conn->inner);
+    if (status == RENDERQ_OK)
+        *out = &conn->base;
+    else
+        free(conn);
+    return status;
+}
+
+static void faulty_conn_close(rq_conn *base)
+{
+    faulty_conn *conn = (faulty_conn *)base;
+    plan.inner->close(conn->inner);
+    free(conn);
+}
+
+static void faulty_conn_abandon(rq_conn *base)
+{
+    faulty_conn *conn = (faulty_conn *)base;
+    plan.inner->abandon(conn->inner);
+    free(conn);
+}
+
+static const fault *next_fault(void)
+{
+    static const fault none;
+    size_t run = plan.runs++;
+    const fault *f = run < plan.n_faults ? &plan.faults[run] : &none;
+    if (f->refuse_opens)
+        faulty_refuse(f->refuse_opens, f->refuse_with);
+    return f;
+}
+
+static void what_then(const fault *f)
+{
+    if (f->then)
+        f->then(f->arg);
+}
+
+static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statement_id id, const rq_value *values,
+                                 size_t n, rq_row_fn row, void *arg)
+{
+    rq_conn *inner = ((faulty_conn *)base)->inner;
+    happen_due(false);
+    fault f = *next_fault();
+    renderq_status status = f.kind == FAULT_ANSWER ? f.status : RENDERQ_UNCERTAIN;
+    switch (f.kind) {
+    case FAULT_NONE:
+        return plan.inner->run(inner, queue, id, values, n, row, arg);
+    case FAULT_NOT_SENT:
+        status = RENDERQ_DISCONNECTED;
+        break;
+    case FAULT_AFTER:
+        assert_int_equal(plan.inner->run(inner, queue, id, values, n, row, arg), RENDERQ_OK);
+        break;
+    case FAULT_AFTER_SILENT:
+        assert_int_equal(plan.inner->run(inner, queue, id, values, n, swallow, NULL), RENDERQ_OK);
+        break;
+    case FAULT_LATER:
+        keep_ghost(base->session, queue, id, values, n, f.later_by);
+        break;
+    case FAULT_BEFORE:
+    case FAULT_ANSWER:
+        break;
+    }
+    what_then(&f);
+    return broke(base, status);
+}
+
+static renderq_status faulty_create(rq_conn *base, const rq_queue *queue)
+{
+    rq_conn *inner = ((faulty_conn *)base)->inner;
+    fault f = *next_fault();
+    if (f.kind == FAULT_NONE)
+        return plan.inner->create(inner, queue);
+    if (f.kind == FAULT_AFTER || f.kind == FAULT_AFTER_SILENT)
+        assert_int_equal(plan.inner->create(inner, queue), RENDERQ_OK);
+    what_then(&f);
+    return broke(base, f.kind == FAULT_ANSWER     ? f.status
+                       : f.kind == FAULT_NOT_SENT ? RENDERQ_DISCONNECTED
+                                                  : RENDERQ_UNCERTAIN);
+}
+
+static void *faulty_native(rq_conn *base)
+{
+    return plan.inner->native(((faulty_conn *)base)->inner);
+}
+
+/* ---- the plan ---- */
+
+renderq *faulty_open_with(const suite *s, const renderq_options *options)
+{
+    renderq *h = NULL;
+    faulty_disarm();
+    faulty_forget();
+    plan.inner = rq_driver_find(s->ops->scheme);
+    assert_non_null(plan.inner);
+    driver = (rq_driver){ .scheme = plan.inner->scheme, .options = plan.inner->options, .open = faulty_conn_open,
+                          .close = faulty_conn_close, .abandon = faulty_conn_abandon, .create = faulty_create,
+                          .run = faulty_run, .native = faulty_native };
+    expect_ok(h, rq_open_with(&driver, s->url, options, &h));
+    return h;
+}
+
+renderq_status faulty_open_again(const suite *s, renderq **out)
+{
+    return rq_open_with(&driver, s->url, NULL, out);
+}
+
+renderq *faulty_open(const suite *s, int retry_s)
+{
+    renderq_options options = RENDERQ_INIT(renderq_options);
+    options.worker = "node-1";
+    options.retry_s = retry_s;
+    return faulty_open_with(s, &options);
+}
+
+void faulty_arm(const fault *faults, size_t n)
+{
+    assert_true(n <= FAULTS_MAX);
+    faulty_disarm();
+    for (size_t i = 0; i < n; i++)
+        plan.faults[i] = faults[i];
+    plan.n_faults = n;
+}
+
+void faulty_arm_one(size_t at, fault one)
+{
+    fault faults[FAULTS_MAX] = { { .kind = FAULT_NONE } };
+    assert_true(at < FAULTS_MAX);
+    faults[at] = one;
+    faulty_arm(faults, at + 1);
+}
+
+void faulty_disarm(void)
+{
+    plan.n_faults = plan.runs = 0;
+    plan.refuse_opens = 0;
+}
+
+size_t faulty_runs(void)
+{
+    return plan.runs;
+}
+
+void faulty_refuse(unsigned opens, renderq_status with)
+{
+    plan.refuse_opens = opens;
+    plan.refuse_with = with;
+}
+
+size_t faulty_flush(void)
+{
+    return happen_due(true);
+}
+
+void faulty_forget(void)
+{
+    for (size_t i = 0; i < plan.n_ghosts; i++)
+        free_ghost(&plan.ghosts[i]);
+    plan.n_ghosts = 0;
+}

@@ -1,0 +1,44 @@
+/* main.c: the conformance suite: every rule of the design and every answer of the header, against the URL that is given,
+ * whatever engine is behind it. Each test makes a queue of its own there and drops it again.
+ *
+ *   conformance URL [GROUP...]
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "suite.h"
+
+static const struct group {
+    const char *name;
+    int (*run)(void);
+} groups[] = {
+    { "life", run_life },       { "lease", run_lease },     { "start", run_start },     { "foreign", run_foreign },
+    { "faults", run_faults },   { "repeat", run_repeat },   { "ghost", run_ghost },     { "retry", run_retry },
+    { "dedup", run_dedup },     { "text", run_text },       { "heal", run_heal },       { "operate", run_operate },
+    { "list", run_list },       { "input", run_input },     { "structs", run_structs }, { "many", run_many },
+    { "busy", run_busy },       { "concurrency", run_concurrency },
+};
+
+static bool wanted(const char *name, int argc, char **argv)
+{
+    bool found = argc <= 2;
+    for (int i = 2; i < argc; i++)
+        found |= strcmp(argv[i], name) == 0;
+    return found;
+}
+
+int main(int argc, char **argv)
+{
+    int failed = 0;
+    if (argc < 2) {
+        fprintf(stderr, "usage: conformance URL [GROUP...]\n");
+        return 2;
+    }
+    suite_url = argv[1];
+    for (size_t i = 0; i < count_of(groups); i++)
+        if (wanted(groups[i].name, argc, argv))
+            failed += groups[i].run();
+    if (failed)
+        fprintf(stderr, "%d tests failed\n", failed);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,214 @@
+/* start.c: rule 4, jobs claimed ahead of their turn: unstarted they do not count, and start_many starts them or hands
+ * them to somebody else. What a lease that runs out does to them is in heal.c. */
+#include "suite.h"
+
+#include <string.h>
+
+static renderq_job *take_unstarted(suite *s, const char *composition_id)
+{
+    renderq_id id = put(s, composition_id);
+    renderq_job *job = take_for(s->h, NULL, 100, true);
+    same_id(&job->id, &id);
+    return job;
+}
+
+static void unstarted_is_leased_but_not_started(void **state)
+{
+    suite *s = *state;
+    renderq_job *job = take_unstarted(s, "intro");
+    assert_int_equal(job->started_at_ms, 0);
+    assert_int_equal(job->state, RENDERQ_PROCESSING);
+    expect_null(s, &job->id, "StartedAtUtc");
+    expect_text(s, &job->id, "LeaseToken", job->lease.text);
+    expect_number(s, &job->id, "LeasedAtUtc", number_of(s, &job->id, "LockedAtUtc"));
+    renderq_job_free(job);
+}
+
+/* Finishing what was never started would hide a crash before the start. */
+static void unstarted_cannot_be_finished(void **state)
+{
+    suite *s = *state;
+    renderq_job *job = take_unstarted(s, "intro");
+    renderq_result result = RENDERQ_INIT(renderq_result);
+    result.job = job;
+    char *before = snapshot(s, &job->id);
+    expect_invalid(s->h, "start", renderq_complete(s->h, job, NULL));
+    expect_invalid(s->h, "start", renderq_complete_many(s->h, &result, 1));
+    expect_invalid(s->h, "start", renderq_fail(s->h, job, NULL, 0));
+    expect_unchanged(s, &job->id, before);
+
+    renderq_job *copy = resume(s->h, job);
+    assert_int_equal(copy->started_at_ms, 0);
+    expect_invalid(s->h, "start", renderq_complete(s->h, copy, NULL));
+    renderq_job_free(copy);
+
+    expect_ok(s->h, renderq_renew(s->h, job, NULL));
+    expect_null(s, &job->id, "StartedAtUtc");
+    assert_int_equal(job->started_at_ms, 0);
+    expect_ok(s->h, renderq_release(s->h, job, 0));
+    expect_status(s, &job->id, "Queued");
+    expect_number(s, &job->id, "RetryCount", 0);
+    renderq_job_free(job);
+}
+
+static void start_marks_and_begins_anew(void **state)
+{
+    suite *s = *state;
+    renderq_job *job = take_unstarted(s, "intro");
+    renderq_id lease = job->lease;
+    renderq_status each = RENDERQ_FAILED;
+    shift(s, &job->id, "LockedAtUtc", -60000);
+    shift(s, &job->id, "LeasedAtUtc", -60000);
+    int64_t before = s->ops->now_ms(s->e);
+    expect_ok(s->h, renderq_start_many(s->h, &job, 1, NULL, 0, &each));
+    int64_t after = s->ops->now_ms(s->e), locked = number_of(s, &job->id, "LockedAtUtc");
+    assert_int_equal(each, RENDERQ_OK);
+    assert_in_range(number_of(s, &job->id, "StartedAtUtc"), before, after);
+    assert_in_range(locked, before, after + 999);
+    assert_int_equal(locked % 1000, 0);
+    expect_number(s, &job->id, "LeasedAtUtc", locked);
+    expect_number(s, &job->id, "LeaseSeconds", 100);
+    expect_text(s, &job->id, "WorkerNodeId", "node-1");
+    expect_text(s, &job->id, "LeaseToken", lease.text);
+    same_id(&job->lease, &lease);
+    assert_int_equal(job->locked_at_ms, locked);
+    assert_int_equal(job->started_at_ms, number_of(s, &job->id, "StartedAtUtc"));
+    assert_in_range(job->lease_left_ms, 90000, 100000);
+    expect_ok(s->h, renderq_complete(s->h, job, NULL));
+    expect_status(s, &job->id, "Completed");
+    renderq_job_free(job);
+}
+
+static void start_with_other_seconds(void **state)
+{
+    suite *s = *state;
+    renderq_job *job = take_unstarted(s, "intro");
+    expect_ok(s->h, renderq_start_many(s->h, &job, 1, NULL, 30, NULL));
+    expect_number(s, &job->id, "LeaseSeconds", 30);
+    assert_in_range(job->lease_left_ms, 20000, 30000);
+    expect_ok(s->h, renderq_renew(s->h, job, NULL));
+    assert_in_range(job->lease_left_ms, 20000, 30000);
+    renderq_job_free(job);
+}
+
+static void started_once(void **state)
+{
+    suite *s = *state;
+    renderq_job *job = take_unstarted(s, "intro");
+    expect_ok(s->h, renderq_start_many(s->h, &job, 1, NULL, 0, NULL));
+    shift(s, &job->id, "StartedAtUtc", -5000);
+    int64_t started = number_of(s, &job->id, "StartedAtUtc");
+    expect_ok(s->h, renderq_start_many(s->h, &job, 1, NULL, 0, NULL));
+    expect_number(s, &job->id, "StartedAtUtc", started);
+    assert_int_equal(job->started_at_ms, started);
+    renderq_job_free(job);
+}
+
+static void a_hand_out_changes_the_owner(void **state)
+{
+    suite *s = *state;
+    renderq_job *job = take_unstarted(s, "intro");
+    renderq_job *old = resume(s->h, job);
+    renderq_status each = RENDERQ_FAILED;
+    int64_t before = s->ops->now_ms(s->e);
+    expect_ok(s->h, renderq_start_many(s->h, &job, 1, "machine-7", 200, &each));
+    assert_int_equal(each, RENDERQ_OK);
+    assert_string_not_equal(job->lease.text, old->lease.text);
+    assert_string_equal(job->worker, "machine-7");
+    expect_text(s, &job->id, "WorkerNodeId", "machine-7");
+    expect_text(s, &job->id, "LeaseToken", job->lease.text);
+    expect_number(s, &job->id, "LeaseSeconds", 200);
+    assert_in_range(number_of(s, &job->id, "StartedAtUtc"), before, s->ops->now_ms(s->e));
+    expect_number(s, &job->id, "LeasedAtUtc", number_of(s, &job->id, "LockedAtUtc"));
+    assert_in_range(job->lease_left_ms, 190000, 200000);
+
+    old->started_at_ms = job->started_at_ms;
+    char *row = snapshot(s, &job->id);
+    expect(s->h, RENDERQ_LOST, renderq_complete(s->h, old, "old"));
+    expect(s->h, RENDERQ_LOST, renderq_renew(s->h, old, "old"));
+    expect(s->h, RENDERQ_LOST, renderq_fail(s->h, old, "old", 0));
+    expect(s->h, RENDERQ_LOST, renderq_release(s->h, old, 0));
+    expect(s->h, RENDERQ_LOST, renderq_start_many(s->h, &old, 1, NULL, 0, NULL));
+    expect_unchanged(s, &job->id, row);
+
+    /* Again, to a third one: the name that the job carries is replaced. */
+    expect_ok(s->h, renderq_start_many(s->h, &job, 1, "machine-8", 0, NULL));
+    assert_string_equal(job->worker, "machine-8");
+    expect_number(s, &job->id, "LeaseSeconds", 200);
+    expect_ok(s->h, renderq_complete(s->h, job, "new"));
+    expect_text(s, &job->id, "OutputUrl", "new");
+    renderq_job_free(old);
+    renderq_job_free(job);
+}
+
+static void a_hand_out_gives_each_its_own_token(void **state)
+{
+    suite *s = *state;
+    renderq_job *jobs[5];
+    renderq_status each[5];
+    renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
+    size_t n = 0;
+    for (int i = 0; i < 5; i++)
+        put(s, "intro");
+    options.unstarted = 1;
+    expect_ok(s->h, renderq_claim_many(s->h, &options, jobs, 5, &n));
+    assert_int_equal(n, 5);
+    for (int i = 1; i < 5; i++)
+        same_id(&jobs[i]->lease, &jobs[0]->lease);
+    expect_ok(s->h, renderq_start_many(s->h, jobs, 5, "machine-7", 0, each));
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(each[i], RENDERQ_OK);
+        expect_text(s, &jobs[i]->id, "LeaseToken", jobs[i]->lease.text);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(jobs[i]->lease.text, jobs[j]->lease.text);
+    }
+    for (int i = 0; i < 5; i++)
+        renderq_job_free(jobs[i]);
+}
+
+/* One of them is gone: it alone is LOST and keeps what it carried; the others are started. */
+static void some_are_lost(void **state)
+{
+    suite *s = *state;
+    static const char *const takers[] = { NULL, "machine-7" };
+    for (size_t t = 0; t < count_of(takers); t++) {
+        renderq_job *jobs[3];
+        renderq_status each[3] = { RENDERQ_FAILED, RENDERQ_FAILED, RENDERQ_FAILED };
+        for (int i = 0; i < 3; i++)
+            jobs[i] = take_unstarted(s, "intro");
+        renderq_id lease = jobs[1]->lease;
+        expect_ok(s->h, renderq_cancel(s->h, NULL, &jobs[1]->id));
+        char *before = snapshot(s, &jobs[1]->id);
+        expect(s->h, RENDERQ_LOST, renderq_start_many(s->h, jobs, 3, takers[t], 0, each));
+        expect_said(s->h, jobs[1]->id.text);
+        assert_int_equal(each[0], RENDERQ_OK);
+        assert_int_equal(each[1], RENDERQ_LOST);
+        assert_int_equal(each[2], RENDERQ_OK);
+        same_id(&jobs[1]->lease, &lease);
+        assert_string_equal(jobs[1]->worker, "node-1");
+        assert_int_equal(jobs[1]->started_at_ms, 0);
+        expect_unchanged(s, &jobs[1]->id, before);
+        for (int i = 0; i < 3; i += 2) {
+            expect_set(s, &jobs[i]->id, "StartedAtUtc");
+            expect_text(s, &jobs[i]->id, "LeaseToken", jobs[i]->lease.text);
+            expect_ok(s->h, renderq_complete(s->h, jobs[i], NULL));
+        }
+        for (int i = 0; i < 3; i++)
+            renderq_job_free(jobs[i]);
+    }
+}
+
+int run_start(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(unstarted_is_leased_but_not_started),
+        TEST(unstarted_cannot_be_finished),
+        TEST(start_marks_and_begins_anew),
+        TEST(start_with_other_seconds),
+        TEST(started_once),
+        TEST(a_hand_out_changes_the_owner),
+        TEST(a_hand_out_gives_each_its_own_token),
+        TEST(some_are_lost),
+    };
+    return cmocka_run_group_tests_name("start", tests, NULL, NULL);
+}
