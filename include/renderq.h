@@ -141,7 +141,7 @@ typedef struct renderq_options {            /* NULL or zero: the defaults */
     const char *worker;                     /* WorkerNodeId of claims; NULL: "host:pid" */
     const char *password;                   /* instead of one in the URL; never logged, never in an error text */
     int connect_s;                          /* 10: longest wait for a connection */
-    int command_s;                          /* 30: longest wait for one statement, its locks included */
+    int command_s;                          /* 30: longest wait for one statement; SQLite: for another writer's lock */
     int retry_s;                            /* 30, at most 45: how long a lost link is retried; -1: not at all */
     void (*log)(renderq_log_level level, const char *line, void *arg);  /* called by the thread in the call;
                                                `line` lives for the call and has no newline */
@@ -285,11 +285,11 @@ renderq_status renderq_renew(renderq *h, renderq_job *job, const char *progress)
 renderq_status renderq_renew_many(renderq *h, renderq_job **jobs, size_t n, renderq_status *each);
 
 /* Milliseconds until the lease runs out, counted on this machine's clock from before the request that began
- * it, so never too long; 0: it has run out, or the job came without one. Any thread. */
+ * it, so never too long; 0: it has run out, or the job came without one. Asks nobody, and needs no handle. */
 int64_t renderq_lease_left_ms(const renderq_job *job);
 
 /* The job is done. output_url NULL: the row keeps the one it has.
- * Returns OK, LOST, or one marked [any]. */
+ * Returns OK, LOST, or one marked [any]; INVALID also for a job that was claimed unstarted and not started since. */
 renderq_status renderq_complete(renderq *h, const renderq_job *job, const char *output_url);
 
 typedef struct renderq_result {             /* one item of renderq_complete_many() */
@@ -306,7 +306,7 @@ renderq_status renderq_complete_many(renderq *h, renderq_result *results, size_t
 /* The attempt failed. The job waits for retry_ms (0: at once, RENDERQ_BACKOFF, or RENDERQ_NEVER) and is tried
  * again, unless its retries are used up: then it is a dead letter. error (may be NULL) is kept with the row;
  * it alone is made valid UTF-8 and shortened where it must be.
- * Returns OK, LOST, or one marked [any]. */
+ * Returns OK, LOST, or one marked [any]; INVALID also for a job that was claimed unstarted and not started since. */
 renderq_status renderq_fail(renderq *h, const renderq_job *job, const char *error, int64_t retry_ms);
 
 /* Gives the job back, uncounted, as a clean stop does; it is ready again after delay_ms.
@@ -378,11 +378,13 @@ typedef struct renderq_reaped {
 
 /* Ends the leases that have run out: a started job counts a failure and waits as after RENDERQ_BACKOFF, an
  * unstarted one is queued again. Claims do this too, so no program needs it; a schedule may call it.
- * counts may be NULL. Returns OK or one marked [any]. */
+ * Goes in batches. counts may be NULL; on an error it tells how far it came, after a lost reply at least that.
+ * Returns OK or one marked [any]. */
 renderq_status renderq_reap(renderq *h, const char *queue, renderq_reaped *counts);
 
 /* Deletes Completed, DeadLetter and Cancelled jobs that ended more than older_than_s seconds (at least 60) ago,
- * in batches, so that nobody waits for it. *deleted may be NULL. Returns OK or one marked [any]. */
+ * in batches, so that nobody waits for it. *deleted may be NULL; on an error it tells how far it came: whole batches.
+ * Returns OK or one marked [any]. */
 renderq_status renderq_purge(renderq *h, const char *queue, int64_t older_than_s, int64_t *deleted);
 
 typedef struct renderq_counts {
@@ -393,7 +395,8 @@ typedef struct renderq_counts {
     int64_t completed_1m, completed_5m, completed_15m;  /* completed in the last minutes */
 } renderq_counts;
 
-/* Counts the queue into *counts, whose size must be set. Delays nobody. Returns OK or one marked [any]. */
+/* Counts the queue into *counts, whose size must be set. Delays nobody, but takes as long as there are rows: a second
+ * for some millions. Returns OK or one marked [any]. */
 renderq_status renderq_stats(renderq *h, const char *queue, renderq_counts *counts);
 
 #ifdef __cplusplus

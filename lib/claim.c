@@ -263,7 +263,10 @@ static renderq_status claim_into(renderq *h, const renderq_claim_options *option
     if (status != RENDERQ_OK)
         return status;
     c.found = (rq_jobs){ .h = h, .queue = c.queue, .jobs = out, .max = max, .leased = true, .lease_s = c.lease_s };
+    rq_error before = h->error;
     status = claim_waiting(&c);
+    if (status == RENDERQ_OK)
+        h->error = before;          /* what failed on the way, a reap or an empty read, is not this call's */
     rq_jobs_sort(&c.found, true);
     *n = c.found.n;
     return status;

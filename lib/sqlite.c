@@ -14,30 +14,32 @@
 
 /* ---- preparing ---- */
 
-static void finalize_file(sqlite_file *file)
+/* `engine` false: not what the engine holds, in a child that may not touch it. */
+static void free_file(sqlite_file *file, bool engine)
 {
     for (int i = 0; i < file->n_parts; i++) {
-        sqlite3_finalize(file->parts[i].stmt);
+        if (engine)
+            sqlite3_finalize(file->parts[i].stmt);
         free(file->parts[i].binds);
     }
     free(file->parts);
     *file = (sqlite_file){ .parts = NULL };
 }
 
-static void free_queue(sqlite_queue *queue)
+static void free_queue(sqlite_queue *queue, bool engine)
 {
     for (size_t i = 0; i < RQ_STATEMENTS; i++)
-        finalize_file(&queue->files[i]);
+        free_file(&queue->files[i], engine);
     free(queue->name);
     free(queue);
 }
 
-void rq_sqlite_forget(sqlite_conn *conn)
+static void forget(sqlite_conn *conn, bool engine)
 {
     while (conn->queues) {
         sqlite_queue *queue = conn->queues;
         conn->queues = queue->next;
-        free_queue(queue);
+        free_queue(queue, engine);
     }
     conn->n_queues = 0;
 }
@@ -48,7 +50,7 @@ static sqlite_queue *find_queue(sqlite_conn *conn, const char *name)
     sqlite_queue **link = &conn->queues;
     while (*link && strcmp((*link)->name, name) != 0) {
         if (!(*link)->next && conn->n_queues == SQLITE_QUEUES_MAX) {
-            free_queue(*link);
+            free_queue(*link, true);
             *link = NULL;
             conn->n_queues--;
             break;
@@ -188,7 +190,7 @@ static renderq_status prepare(sqlite_conn *conn, const rq_queue *queue, rq_state
     if (rc == SQLITE_OK)
         return RENDERQ_OK;
     renderq_status status = fault(conn, queue, id, rc);     /* before finalizing clears the engine's text */
-    finalize_file(*out);
+    free_file(*out, true);
     return status;
 }
 
@@ -226,7 +228,7 @@ static int say(sqlite_conn *conn, int word)
 /* Lets go of the file; the next statement opens it again. */
 static void drop(sqlite_conn *conn)
 {
-    rq_sqlite_forget(conn);
+    forget(conn, true);
     for (int i = 0; i < RQ_SQLITE_WORDS; i++) {
         sqlite3_finalize(conn->words[i]);
         conn->words[i] = NULL;
@@ -465,6 +467,7 @@ static void sqlite_abandon(rq_conn *base)
     sqlite_conn *conn = (sqlite_conn *)base;
     if (!conn)
         return;
+    forget(conn, false);
     free(conn->path);
     free(conn);
 }

@@ -61,9 +61,6 @@ int rq_sqlite_start_work(sqlite_conn *conn);
 int rq_sqlite_keep_work(sqlite_conn *conn);
 void rq_sqlite_undo_work(sqlite_conn *conn);
 
-/* Finalizes everything that is prepared. */
-void rq_sqlite_forget(sqlite_conn *conn);
-
 /* Text with the queue's table put in for the default one; to be freed. NULL: out of memory. */
 char *rq_sqlite_for_queue(const char *sql, const char *table);
 

@@ -92,6 +92,13 @@ static inline void sleep_ms(int ms)
         continue;
 }
 
+/* It is slow, and does not follow every system call to the letter. */
+static inline bool under_valgrind(void)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    return preload && strstr(preload, "vgpreload");
+}
+
 /* ---- children ---- */
 
 /* cmocka's asserts would jump into the parent's tests, so a child returns 0, or says what failed and returns 1. */

@@ -1,5 +1,5 @@
-/* test_collision.c: random bits that repeat or do not come. getrandom() is this program's own, so two jobs can be made
- * to get one id: the second must be stored under another, never be taken for the first. */
+/* test_collision.c: random bits that repeat or do not come. getrandom() is this program's own, so two jobs can be
+ * made to get one id: the second must be stored under another, never be taken for the first. */
 #include "support.h"
 
 #include <errno.h>
@@ -34,8 +34,8 @@ ssize_t getrandom(void *buffer, size_t length, unsigned int flags)
     return (ssize_t)syscall(SYS_getrandom, buffer, length, flags);
 }
 
-/* Ids also hold a time and a sequence. From here on the handle makes those that it made after the last such call: its
- * clock stands in the year 2255. */
+/* Ids also hold a time and a sequence. From here on the handle makes those that it made after the last such call:
+ * its clock stands in the year 2255. */
 static void back_to_the_same_moment(renderq *h)
 {
     h->order = (rq_guid_order){ .ms = UINT64_C(9000000000000), .seq = 100 };

@@ -143,11 +143,11 @@ static int hook_the_engine(void)
 #define MINE      "NULL, 'me', " ID("00") ", 600, 5000000000000, 5000000000000, "
 
 /* The last bytes of the ids tell the rows apart; in a GUID's text they come first. */
+#define COLUMNS                                                                                                  \
+    "JobId, CompositionId, PayloadJson, Priority, Status, RetryCount, CreatedAtUtc, DueAtUtc, CompletedAtUtc,"    \
+    " EndedAtUtc, DedupKey, WorkerNodeId, LeaseToken, LeaseSeconds, LockedAtUtc, LeasedAtUtc, StartedAtUtc"
 static const char rows[] =
-    "DELETE FROM VideoRenderJobs;"
-    "INSERT INTO VideoRenderJobs (JobId, CompositionId, PayloadJson, Priority, Status, RetryCount, CreatedAtUtc,"
-    " DueAtUtc, CompletedAtUtc, EndedAtUtc, DedupKey, WorkerNodeId, LeaseToken, LeaseSeconds, LockedAtUtc,"
-    " LeasedAtUtc, StartedAtUtc) VALUES"
+    "INSERT INTO VideoRenderJobs (" COLUMNS ") VALUES"
     " (" ID("01") ", 'a', '{\"a\":1}', 5, 'Queued', 0, 1, NULL, NULL, NULL, " NO_KEY "),"
     " (" ID("02") ", 'b', '{}', 1, 'Queued', 1, 1, NULL, NULL, NULL, 'key-b', NULL, NULL, NULL, NULL, NULL, NULL),"
     " (" ID("03") ", 'c', '{}', 0, 'Scheduled', 0, 1, 9000000000000, NULL, NULL, " NO_KEY "),"
@@ -397,11 +397,11 @@ static renderq_status do_retry(world *w)
 
 static renderq_status do_retry_dead(world *w)
 {
+    static const char dead[] = "SELECT count(*) FROM VideoRenderJobs WHERE Status = 'DeadLetter'";
     renderq_retried counts = RENDERQ_INIT(renderq_retried);
+    int64_t before = look(w, dead);
     renderq_status status = renderq_retry_dead(w->h, NULL, &counts);
-    /* pages are whole: what was counted is done */
-    assert_int_equal(counts.retried, look(w, "SELECT count(*) FROM VideoRenderJobs WHERE JobId = " ID("04")
-                                             " AND Status = 'Queued'"));
+    assert_int_equal(counts.retried, before - look(w, dead));   /* pages are whole: what was counted is done */
     return status;
 }
 
@@ -532,7 +532,7 @@ static void let_go(world *w)
 static void arrange(world *w, const act *a)
 {
     db_exec(w->db, "BEGIN IMMEDIATE");
-    db_exec(w->db, rows);
+    db_exec(w->db, "DELETE FROM VideoRenderJobs; INSERT INTO VideoRenderJobs (" COLUMNS ") SELECT * FROM rows");
     if (a->also)
         db_exec(w->db, a->also);
     db_exec(w->db, "COMMIT");
@@ -616,7 +616,9 @@ static int set_up(void **state)
     world *w = *state = __real_calloc(1, sizeof *w);
     renderq_close(make_queue(URL));
     w->db = db_open("nomem.db");
-    db_exec(w->db, "PRAGMA synchronous = OFF; SELECT * FROM VideoRenderJobs");
+    db_exec(w->db, "PRAGMA synchronous = OFF");
+    db_exec(w->db, rows);
+    db_exec(w->db, "CREATE TEMP TABLE rows AS SELECT " COLUMNS " FROM VideoRenderJobs");
     return 0;
 }
 
@@ -647,10 +649,10 @@ static void expect_nothing_kept(const long *held)
 /* How many of a call's allocations fail in turn. Valgrind is slow, and few are enough for what it alone sees. */
 static long tries_of(int kind, bool keep)
 {
-    const char *wanted = getenv("RENDERQ_TEST_NOMEM"), *preload = getenv("LD_PRELOAD");
+    const char *wanted = getenv("RENDERQ_TEST_NOMEM");
     if (wanted && strcmp(wanted, "all") == 0)
         return 1000000;
-    if (preload && strstr(preload, "vgpreload"))
+    if (under_valgrind())
         return 6;
     return kind == OURS ? 1000 : keep ? 10 : 25;
 }

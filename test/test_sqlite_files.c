@@ -555,7 +555,7 @@ static int on_a_full_disk(void *arg)
 {
     renderq *h = NULL;
     int stored = 0;
-    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0
         || mount("none", "small", "tmpfs", 0, "size=512k") != 0)
         return NO_MOUNT;
     CHECK_STATUS(h, renderq_open(arg, NULL, &h), RENDERQ_OK);
@@ -572,7 +572,7 @@ static int on_a_full_disk(void *arg)
 static int no_room_to_create(void *arg)
 {
     renderq *h = NULL;
-    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0
         || mount("none", "small", "tmpfs", 0, "size=16k") != 0)
         return NO_MOUNT;
     CHECK_STATUS(h, renderq_open(arg, NULL, &h), RENDERQ_OK);

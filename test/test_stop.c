@@ -195,7 +195,9 @@ static void the_pipe_is_private(void **state)
 static int without_descriptors(void *arg)
 {
     rq_stop *stop = arg;
-    struct rlimit none = { 0, 0 };
+    struct rlimit none;
+    CHECK(getrlimit(RLIMIT_NOFILE, &none) == 0);
+    none.rlim_cur = 0;
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     CHECK(rq_stop_open(stop) == EMFILE);
     CHECK(stop->pipe[0] == -1 && stop->pipe[1] == -1);
@@ -215,6 +217,8 @@ static void no_descriptor_left(void **state)
 {
     (void)state;
     rq_stop stop = { .raised = 0 };
+    if (under_valgrind())
+        skip();             /* its pipe2() fails, and hands out descriptors all the same */
     in_child(without_descriptors, &stop, false);
 }
 

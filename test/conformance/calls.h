@@ -1,5 +1,5 @@
-/* calls.h: every public call that speaks to the database, as a small scene: what is there before, the call, and what
- * the rows must be when it took effect exactly once. faults.c plays each scene with each fault. */
+/* calls.h: every public call that speaks to the database, as a small scene: what is there before, the call, and
+ * what the rows must be when it took effect exactly once. faults.c plays each scene with each fault. */
 #ifndef CONFORMANCE_CALLS_H
 #define CONFORMANCE_CALLS_H
 

@@ -1,4 +1,4 @@
-/* dedup.c: rule 7, dedup keys: how long one is held, what a second enqueue and a retry hear, and how keys compare. */
+/* dedup.c: rule 7, dedup keys: how long one is held, what a second enqueue and a retry hear, how keys compare. */
 #include "suite.h"
 
 #include <string.h>
@@ -162,7 +162,8 @@ static void duplicates_inside_a_batch(void **state)
     for (size_t i = 0; i < count_of(jobs); i++)
         each[i] = (renderq_enqueued){ .size = sizeof each[i], .status = RENDERQ_FAILED };
     expect_ok(s->h, renderq_enqueue_many(s->h, jobs, count_of(jobs), each));
-    static const renderq_status want[] = { RENDERQ_OK, RENDERQ_DUPLICATE, RENDERQ_DUPLICATE, RENDERQ_OK, RENDERQ_OK };
+    static const renderq_status want[] = { RENDERQ_OK, RENDERQ_DUPLICATE, RENDERQ_DUPLICATE, RENDERQ_OK,
+                                           RENDERQ_OK };
     for (size_t i = 0; i < count_of(jobs); i++)
         assert_int_equal(each[i].status, want[i]);
     same_id(&each[1].id, &there);

@@ -92,10 +92,11 @@ static void sqlite_close(engine *e)
 
 /* ---- the other program ---- */
 
-static void sqlite_enqueue(engine *e, const char *composition_id, const char *payload, int priority, renderq_id *id)
+static void sqlite_enqueue(engine *e, const char *composition_id, const char *payload, int priority,
+                           renderq_id *id)
 {
-    sqlite3_stmt *stmt = prepare(e, "INSERT INTO \"%w\" (CompositionId, PayloadJson, Priority, Status, CreatedAtUtc) "
-                                    "VALUES (?, ?, ?, 'Queued', " NOW ") RETURNING JobId");
+    sqlite3_stmt *stmt = prepare(e, "INSERT INTO \"%w\" (CompositionId, PayloadJson, Priority, Status, CreatedAtUtc)"
+                                    " VALUES (?, ?, ?, 'Queued', " NOW ") RETURNING JobId");
     sqlite3_bind_text(stmt, 1, composition_id, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 2, payload, -1, SQLITE_STATIC);
     sqlite3_bind_int(stmt, 3, priority);
@@ -132,8 +133,8 @@ static bool by_id(engine *e, const char *format, const renderq_id *id, const cha
 
 static bool sqlite_complete(engine *e, const renderq_id *id, const char *output_url)
 {
-    return by_id(e, "UPDATE \"%w\" SET Status = 'Completed', CompletedAtUtc = " NOW ", OutputUrl = ?2 WHERE JobId = ?1",
-                 id, output_url);
+    return by_id(e, "UPDATE \"%w\" SET Status = 'Completed', CompletedAtUtc = " NOW ", OutputUrl = ?2"
+                    " WHERE JobId = ?1", id, output_url);
 }
 
 static bool sqlite_mark_failed(engine *e, const renderq_id *id, const char *message)
@@ -195,7 +196,8 @@ static bool sqlite_read(engine *e, const renderq_id *id, const char *column, cel
 
 static bool sqlite_write(engine *e, const renderq_id *id, const char *column, const cell *value)
 {
-    sqlite3_snprintf((int)sizeof e->sql, e->sql, "UPDATE \"%w\" SET \"%w\" = ?2 WHERE JobId = ?1", e->table, column);
+    sqlite3_snprintf((int)sizeof e->sql, e->sql, "UPDATE \"%w\" SET \"%w\" = ?2 WHERE JobId = ?1", e->table,
+                     column);
     sqlite3_stmt *stmt = NULL;
     if (sqlite3_prepare_v2(e->db, e->sql, -1, &stmt, NULL) != SQLITE_OK)
         broken(e, e->sql);
@@ -253,8 +255,8 @@ static void sqlite_make_foreign(engine *e)
 {
     run(e, "CREATE TABLE \"%w\" ("
            " JobId BLOB NOT NULL PRIMARY KEY DEFAULT (randomblob(16)), CompositionId TEXT NOT NULL,"
-           " PayloadJson TEXT NOT NULL, Priority INTEGER NOT NULL DEFAULT 0, Status TEXT NOT NULL DEFAULT 'Queued',"
-           " WorkerNodeId TEXT, LockedAtUtc INTEGER, CreatedAtUtc INTEGER NOT NULL DEFAULT (" NOW "),"
+           " PayloadJson TEXT NOT NULL, Priority INTEGER NOT NULL DEFAULT 0,"
+           " Status TEXT NOT NULL DEFAULT 'Queued', WorkerNodeId TEXT, LockedAtUtc INTEGER, CreatedAtUtc INTEGER NOT NULL DEFAULT (" NOW "),"
            " CompletedAtUtc INTEGER, OutputUrl TEXT, RetryCount INTEGER, LastErrorMessage TEXT)");
 }
 

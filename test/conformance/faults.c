@@ -26,8 +26,8 @@ static void end(scene *c)
     scene_free(c);
 }
 
-static void expect_answer(scene *c, const scene_call *call, renderq_status want, renderq_status got, const char *what,
-                          int kind, size_t at)
+static void expect_answer(scene *c, const scene_call *call, renderq_status want, renderq_status got,
+                          const char *what, int kind, size_t at)
 {
     if (got != want)
         print_error("%s: %s, fault %d at request %zu\n", call->name, what, kind, at);

@@ -1,5 +1,5 @@
-/* faulty.c: see faulty.h. What happens later is run on a connection of its own, as a server would that had the request
- * before the link broke. */
+/* faulty.c: see faulty.h. What happens later is run on a connection of its own, as a server would that had the
+ * request before the link broke. */
 #include "faulty.h"
 
 #include <stdlib.h>
@@ -46,8 +46,8 @@ static void free_ghost(ghost *g)
     free((void *)(uintptr_t)g->queue.text);
 }
 
-static void keep_ghost(const rq_session *session, const rq_queue *queue, rq_statement_id id, const rq_value *values,
-                       size_t n, unsigned later_by)
+static void keep_ghost(const rq_session *session, const rq_queue *queue, rq_statement_id id,
+                       const rq_value *values, size_t n, unsigned later_by)
 {
     assert_true(plan.n_ghosts < GHOSTS_MAX);
     ghost *g = &plan.ghosts[plan.n_ghosts++];

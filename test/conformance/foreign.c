@@ -78,7 +78,8 @@ static void foreign_watchdog_and_claim(suite *s, const renderq_id *id)
 }
 
 static void (*const actions[])(suite *s, const renderq_id *id) = {
-    foreign_claim, foreign_complete, foreign_fail, foreign_fail_and_claim, foreign_watchdog, foreign_watchdog_and_claim
+    foreign_claim, foreign_complete, foreign_fail, foreign_fail_and_claim, foreign_watchdog,
+    foreign_watchdog_and_claim
 };
 
 static renderq_status our_complete(renderq *h, renderq_job *job)
@@ -123,7 +124,7 @@ static renderq_status (*const calls[])(renderq *h, renderq_job *job) = {
     our_complete, our_renew, our_fail, our_release, our_start, our_hand_out, our_resume
 };
 
-/* Our lease holds as long as theirs did not touch the row; after that every call of ours is LOST and changes nothing. */
+/* Our lease holds as long as they did not touch the row; after that every call is LOST and changes nothing. */
 static void one_case(suite *s, state_before before, size_t action, size_t call)
 {
     renderq_job *job = bring_to(s, before);
@@ -229,6 +230,8 @@ static void their_lease_lasts_ten_minutes(void **state)
     expect_status(s, &id, "Processing");
 
     renderq_counts stats = RENDERQ_INIT(renderq_counts);
+    expect_ok(s->h, renderq_stats(s->h, NULL, &stats));
+    assert_int_equal(stats.run_out, 0);
     set_number(s, &id, "LockedAtUtc", s->ops->now_ms(s->e) - 600000);
     expect_ok(s->h, renderq_stats(s->h, NULL, &stats));
     assert_int_equal(stats.run_out, 1);
@@ -236,7 +239,8 @@ static void their_lease_lasts_ten_minutes(void **state)
     assert_int_equal(counts.returned, 1);
     expect_status(s, &id, "Scheduled");
     expect_number(s, &id, "RetryCount", 2);             /* a foreign claim counts as started */
-    expect_nulls(s, &id, "LeasedAtUtc", "LockedAtUtc", "LeaseToken", "LeaseSeconds", "WorkerNodeId", "StartedAtUtc");
+    expect_nulls(s, &id, "LeasedAtUtc", "LockedAtUtc", "LeaseToken", "LeaseSeconds", "WorkerNodeId",
+                 "StartedAtUtc");
 }
 
 static void their_crashes_end_in_the_dead_letters(void **state)
@@ -284,16 +288,16 @@ static void what_they_failed_is_claimed_afresh(void **state)
 static void what_they_ended_can_be_retried_and_purged(void **state)
 {
     suite *s = *state;
-    static const renderq_state states[] = { RENDERQ_SCHEDULED, RENDERQ_QUEUED, RENDERQ_PROCESSING, RENDERQ_DEAD_LETTER,
-                                            RENDERQ_CANCELLED, RENDERQ_OTHER };
+    static const renderq_state states[] = { RENDERQ_SCHEDULED, RENDERQ_QUEUED, RENDERQ_PROCESSING,
+                                            RENDERQ_DEAD_LETTER, RENDERQ_CANCELLED, RENDERQ_OTHER };
     for (size_t i = 0; i < count_of(states); i++) {
         renderq_id id = put_in_state(s, states[i]);
         assert_true(s->ops->complete(s->e, &id, "theirs"));
         expect_status(s, &id, "Completed");
         expect_ok(s->h, renderq_retry(s->h, NULL, &id, NULL));
         expect_status(s, &id, "Queued");
-        expect_nulls(s, &id, "CompletedAtUtc", "EndedAtUtc", "DueAtUtc", "LeaseToken", "LeasedAtUtc", "LockedAtUtc",
-                     "StartedAtUtc", "LeaseSeconds", "WorkerNodeId");
+        expect_nulls(s, &id, "CompletedAtUtc", "EndedAtUtc", "DueAtUtc", "LeaseToken", "LeasedAtUtc",
+                     "LockedAtUtc", "StartedAtUtc", "LeaseSeconds", "WorkerNodeId");
         renderq_job_free(take_this(s->h, &id));
         assert_true(s->ops->complete(s->e, &id, "theirs"));
         shift(s, &id, "CompletedAtUtc", -100000);
@@ -392,8 +396,7 @@ static void their_table_becomes_a_queue(void **state)
     expect_ok(s->h, renderq_retry(s->h, NULL, &third, NULL));
     expect_number(s, &third, "RetryCount", 0);
     renderq_job_free(job);
-    expect_ok(s->h, renderq_enqueue(s->h, &(renderq_new_job){ .size = sizeof(renderq_new_job), .composition_id = "ours",
-                                                              .payload_json = "{}" }, NULL));
+    put(s, "ours");
     foreign_put(s, 0);
     assert_int_equal(count_rows(s), 5);
 }

@@ -1,5 +1,5 @@
-/* ghost.c: rule 2 for claims. A claim whose reply was lost may have taken a job, or may take one later: the library
- * finds it by its token and gives it back uncounted, and never hands a job out twice. */
+/* ghost.c: rule 2 for claims. A claim whose reply was lost may have taken a job, or may take one later: the
+ * library finds it by its token and gives it back uncounted, and never hands a job out twice. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +72,7 @@ static void many_are_found_in_order(void **state)
     renderq_close(f);
 }
 
-/* It has not happened yet, so another one is asked for; when it does happen, the next claim gives that job back. */
+/* It has not happened yet, so another is asked for; when it does happen, the next claim gives that job back. */
 static void a_late_ghost_is_released(void **state)
 {
     suite *s = *state;
@@ -258,6 +258,32 @@ static void a_ghost_that_was_taken_back(void **state)
     renderq_close(f);
 }
 
+static void foreign_takes_all(void *arg)
+{
+    suite *s = arg;
+    renderq_id ids[4], got;
+    size_t n = s->ops->ids(s->e, ids, count_of(ids));
+    for (size_t i = 0; i < n; i++)
+        s->ops->mark_failed(s->e, &ids[i], "theirs");
+    while (s->ops->claim(s->e, "csharp", &got))
+        continue;
+}
+
+/* ... or before the library could look: then it is not ours to hand out, though the row still has our token. */
+static void a_claim_that_was_taken_back(void **state)
+{
+    suite *s = *state;
+    renderq_id id = put(s, "intro");
+    renderq_job *job;
+    renderq *f = faulty_open(s, 10);
+    faulty_arm_one(0, (fault){ .kind = FAULT_AFTER, .then = foreign_takes_all, .arg = s });
+    expect(f, RENDERQ_EMPTY, claim(f, &job));
+    expect_text(s, &id, "WorkerNodeId", "csharp");
+    expect_status(s, &id, "Processing");
+    expect_number(s, &id, "RetryCount", 1);
+    renderq_close(f);
+}
+
 /* More lost claims than a handle remembers: the rest come back when their lease runs out; nothing breaks. */
 static void many_ghosts(void **state)
 {
@@ -343,6 +369,7 @@ int run_ghost(void)
         TEST(each_queue_has_its_ghosts),
         TEST(a_ghost_is_released_once),
         TEST(a_ghost_that_was_taken_back),
+        TEST(a_claim_that_was_taken_back),
         TEST(many_ghosts),
         TEST(a_fault_while_it_waits),
         TEST(a_fault_while_it_reaps),

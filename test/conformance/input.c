@@ -1,5 +1,5 @@
-/* input.c: bad input through the public calls: INVALID, a text that says what is wrong, and nothing sent. Texts are in
- * text.c, structs of another age in structs.c. */
+/* input.c: bad input through the public calls: INVALID, a text that says what is wrong, and nothing sent. Texts are
+ * in text.c, structs of another age in structs.c. */
 #include "suite.h"
 
 #include <limits.h>
@@ -118,8 +118,10 @@ static void pointers_that_are_null(void **state)
 static void ids_that_are_none(void **state)
 {
     suite *s = *state;
-    static const char *const bad[] = { "", "x", "019AD000-0000-8000-8000-00000000ABC", "019AD00000008000800000000000ABCD",
-                                       "019AD000-0000-8000-8000-00000000ABCG", "{19AD000-0000-8000-8000-00000000ABCD" };
+    static const char *const bad[] = {
+        "", "x", "019AD000-0000-8000-8000-00000000ABC", "019AD00000008000800000000000ABCD",
+        "019AD000-0000-8000-8000-00000000ABCG", "{19AD000-0000-8000-8000-00000000ABCD"
+    };
     renderq_job *job = put_and_take(s, "intro"), *out = NULL;
     for (size_t i = 0; i <= count_of(bad); i++) {
         renderq_id id;

@@ -15,8 +15,8 @@ static void enqueue_claim_complete(void **state)
     expect_number(s, &id, "RetryCount", 0);
     assert_in_range(number_of(s, &id, "CreatedAtUtc"), before, s->ops->now_ms(s->e));
     expect_nulls(s, &id, "WorkerNodeId", "LockedAtUtc", "CompletedAtUtc", "OutputUrl", "LastErrorMessage",
-                 "StartedAtUtc", "DueAtUtc", "EndedAtUtc", "LeasedAtUtc", "MaxRetries", "LeaseToken", "LeaseSeconds",
-                 "DedupKey", "Progress");
+                 "StartedAtUtc", "DueAtUtc", "EndedAtUtc", "LeasedAtUtc", "MaxRetries", "LeaseToken",
+                 "LeaseSeconds", "DedupKey", "Progress");
 
     renderq_job *job = take_this(s->h, &id);
     expect_status(s, &id, "Processing");

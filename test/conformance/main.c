@@ -1,5 +1,5 @@
-/* main.c: the conformance suite: every rule of the design and every answer of the header, against the URL that is given,
- * whatever engine is behind it. Each test makes a queue of its own there and drops it again.
+/* main.c: the conformance suite: every rule of the design and every answer of the header, against the URL that is
+ * given, whatever engine is behind it. Each test makes a queue of its own there and drops it again.
  *
  *   conformance URL [GROUP...]
  */

@@ -160,6 +160,8 @@ static const struct meeting {
     { "start, reaped", call_start, FAULT_AFTER, reaped_and_taken },
     { "hand-out, reaped", call_hand_out, FAULT_AFTER, reaped_and_taken },
     { "hand-out, taken back", call_hand_out, FAULT_AFTER, foreign_takes_it_back },
+    { "hand-out, completed by them", call_hand_out, FAULT_AFTER, foreign_completes_it },
+    { "hand-out, failed by them", call_hand_out, FAULT_AFTER, foreign_fails_it },
     { "hand-out, settled", call_hand_out, FAULT_AFTER, settled_by_an_operator },
     { "hand-out late, cancelled", call_hand_out, FAULT_LATER, cancelled_by_an_operator },
 };

@@ -1,5 +1,5 @@
-/* start.c: rule 4, jobs claimed ahead of their turn: unstarted they do not count, and start_many starts them or hands
- * them to somebody else. What a lease that runs out does to them is in heal.c. */
+/* start.c: rule 4, jobs claimed ahead of their turn: unstarted they do not count, and start_many starts them or
+ * hands them to somebody else. What a lease that runs out does to them is in heal.c. */
 #include "suite.h"
 
 #include <string.h>

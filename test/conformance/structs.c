@@ -1,4 +1,4 @@
-/* structs.c: programs of another age: structs that are smaller or larger than the library's, and arrays of them. */
+/* structs.c: programs of another age: structs smaller or larger than the library's, and arrays of them. */
 #include "suite.h"
 
 #include <string.h>
@@ -225,8 +225,15 @@ static void arrays_of_smaller_structs(void **state)
     suite *s = *state;
     enum { N = 3 };
     /* As an older header would have them, without what comes behind payload_len. */
-    struct older_job { size_t size; const char *queue, *composition_id, *payload_json; size_t payload_len; } jobs[N];
-    struct older_enqueued { size_t size; renderq_status status; } each[N];
+    struct older_job {
+        size_t size;
+        const char *queue, *composition_id, *payload_json;
+        size_t payload_len;
+    } jobs[N];
+    struct older_enqueued {
+        size_t size;
+        renderq_status status;
+    } each[N];
     for (int i = 0; i < N; i++) {
         jobs[i] = (struct older_job){ sizeof jobs[i], NULL, i == 2 ? "c" : "x", "{}", 0 };
         each[i] = (struct older_enqueued){ sizeof each[i], RENDERQ_FAILED };

@@ -259,7 +259,8 @@ static void print_cell(char *out, size_t size, const cell *value)
         snprintf(out, size, "%lld", (long long)value->number);
 }
 
-static void wrong(const renderq_id *id, const char *column, cell *value, const char *want, const char *file, int line)
+static void wrong(const renderq_id *id, const char *column, cell *value, const char *want, const char *file,
+                  int line)
 {
     char text[256];
     print_cell(text, sizeof text, value);
@@ -268,7 +269,8 @@ static void wrong(const renderq_id *id, const char *column, cell *value, const c
     _fail(file, line);
 }
 
-void expect_text_at(suite *s, const renderq_id *id, const char *column, const char *want, const char *file, int line)
+void expect_text_at(suite *s, const renderq_id *id, const char *column, const char *want, const char *file,
+                    int line)
 {
     cell value = read_cell(s, id, column);
     if (!value.text || strcmp(value.text, want) != 0)

@@ -110,8 +110,10 @@ void same_id(const renderq_id *a, const renderq_id *b);
 
 /* ---- raw columns ---- */
 
-void expect_text_at(suite *s, const renderq_id *id, const char *column, const char *want, const char *file, int line);
-void expect_number_at(suite *s, const renderq_id *id, const char *column, int64_t want, const char *file, int line);
+void expect_text_at(suite *s, const renderq_id *id, const char *column, const char *want, const char *file,
+                    int line);
+void expect_number_at(suite *s, const renderq_id *id, const char *column, int64_t want, const char *file,
+                      int line);
 void expect_null_at(suite *s, const renderq_id *id, const char *column, bool null, const char *file, int line);
 #define expect_text(s, id, column, want) expect_text_at((s), (id), (column), (want), __FILE__, __LINE__)
 #define expect_number(s, id, column, want) expect_number_at((s), (id), (column), (want), __FILE__, __LINE__)

@@ -153,7 +153,8 @@ static void refused(suite *s, const field *f, const char *text)
 static void texts_that_fit(void **state)
 {
     suite *s = *state;
-    static const char *const texts[] = { "x", UMLAUT, EMOJI, "\xE2\x82\xAC", "'; DROP TABLE x; --", "a\nb\tc\x01\x7F",
+    static const char *const texts[] = { "x", UMLAUT, EMOJI, "\xE2\x82\xAC", "'; DROP TABLE x; --",
+                                         "a\nb\tc\x01\x7F",
                                          "\"%s\\", "\xEF\xBF\xBF", "\xF4\x8F\xBF\xBF", "\xEF\xBB\xBF-bom", " x",
                                          "e\xCC\x81" };
     for (size_t i = 0; i < count_of(fields); i++) {
