@@ -30,7 +30,7 @@ STATIC := $(BUILD)/librenderq.a
 SHARED := $(BUILD)/librenderq.so.$(VERSION)
 
 .PHONY: all lib help
-all: lib examples $(BUILD)/renderq.pc
+all: lib examples
 lib: $(STATIC) $(BUILD)/librenderq.so
 
 help:
@@ -65,11 +65,6 @@ $(SHARED): $(LIB_OBJECTS) lib/renderq.map
 $(BUILD)/librenderq.so: $(SHARED)
 	ln -sf librenderq.so.$(VERSION) $(BUILD)/librenderq.so.$(SOVERSION)
 	ln -sf librenderq.so.$(SOVERSION) $@
-
-$(BUILD)/renderq.pc: pkgconfig/renderq.pc.in include/renderq.h Makefile
-	@mkdir -p $(@D)
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' $< > $@
 
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/*/*/*.d)
 
@@ -115,7 +110,7 @@ $(CONFORMANCE): $(CONFORMANCE_OBJECTS) $(STATIC)
 
 # A test that replaces a function of libc's says so here.
 $(BUILD)/test/test_sqlite_files: TEST_LDFLAGS = -Wl,--wrap=statfs
-$(BUILD)/test/test_nomem: TEST_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
+$(BUILD)/test/test_nomem: TEST_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
 
 check: all tests
 	BUILD=$(BUILD) test/run.sh
@@ -128,6 +123,25 @@ check-asan:
 check-valgrind: all tests
 	BUILD=$(BUILD) WRAP="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect" \
 	    test/run.sh
+
+# ---- the race ----
+# Workers that are killed and paused at random, and the proof that nothing was lost; test/race/race.c. `make check` runs
+# its short form.
+
+RACE := $(BUILD)/test/race/race
+RACE_OBJECTS := $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/race/*.c)))
+
+.PHONY: race
+tests: $(RACE)
+
+$(RACE): $(RACE_OBJECTS) $(STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(SQLITE_LIBS) -o $@
+
+race: $(RACE)
+	rm -rf $(BUILD)/race && mkdir -p $(BUILD)/race
+	$(RACE) --jobs 5000 --seconds 300 "sqlite:$(BUILD)/race/plain.db?synchronous=normal"
+	$(RACE) --jobs 5000 --seconds 300 --poison "sqlite:$(BUILD)/race/poison.db?synchronous=normal"
 
 # ---- static analysis, layout ----
 
@@ -145,28 +159,114 @@ lint:
 format:
 	clang-format -i $(C_SOURCES)
 
+# ---- T-SQL ----
+# No server is needed: a .NET program parses sql/sqlserver, and reads in the trees what the statements must respect.
+
+TSQL_CONTRACT := $(BUILD)/test/tsql/contract
+DOTNET ?= dotnet
+
+.PHONY: check-tsql
+$(TSQL_CONTRACT): $(TSQL_CONTRACT).o $(STATIC)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(SQLITE_LIBS) -o $@
+
+# Nothing of a run leaves the machine.
+check-tsql: export DOTNET_CLI_TELEMETRY_OPTOUT = 1
+check-tsql: export DACFX_TELEMETRY_OPTOUT = 1
+check-tsql: $(TSQL_CONTRACT)
+	$(TSQL_CONTRACT) > $(TSQL_CONTRACT).txt
+	$(DOTNET) build test/tsql --nologo --verbosity quiet --output $(BUILD)/test/tsql/bin
+	$(DOTNET) $(BUILD)/test/tsql/bin/tsql.dll sql/sqlserver $(TSQL_CONTRACT).txt test/tsql/bad
+
+# ---- figures ----
+# One run, ratios to a bare sqlite3 loop. BENCH_FLAGS=--quick takes half a minute; TMPDIR says which disk.
+# The benchmark counts the statements that the library begins, so its calls of sqlite3_step() go through its own.
+
+BENCH := $(BUILD)/bench/bench
+BENCH_FLAGS ?=
+
+.PHONY: bench
+bench: $(BENCH)
+	$(BENCH) $(BENCH_FLAGS) --json $(BUILD)/bench.json
+
+$(BENCH): $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/*.c))) $(STATIC)
+	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=sqlite3_step $^ $(SQLITE_LIBS) -o $@
+
+$(BUILD)/bench/%.o: bench/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(BASE_CFLAGS) $(SQLITE_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
+
 # ---- install ----
+# DESTDIR goes in front of every path, and nothing is written outside it. renderq.pc is made here and not by the build,
+# so that it always has the folders of this install. Its Libs.private names SQLite's libraries, where Requires.private
+# would want sqlite3.pc, and so SQLite's headers, of every program that is built.
 
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(DATADIR)/man
 SQLDIR ?= $(DATADIR)/renderq/sql
 COMPLETIONDIR ?= $(DATADIR)/bash-completion/completions
-MAN_PAGES := $(sort $(wildcard man/*.[1-9]))
+INSTALL_DIRS = $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(SQLDIR) $(MANDIR) $(COMPLETIONDIR)
+INSTALL_SQL := $(patsubst sql/%,%,$(sort $(wildcard sql/*/*.sql)))
+INSTALL_MAN := $(sort $(wildcard man/*.[1-9]))
 
-.PHONY: install uninstall dist clean
-install: all
-	$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(SQLDIR)/sqlite
-	$(INSTALL) -m 644 include/renderq.h $(DESTDIR)$(INCLUDEDIR)/
-	$(INSTALL) -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/
-	$(INSTALL) -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/
+# A manual page stands for several functions: these names get a page that leads to it. test/check-man.sh compares them
+# with the pages.
+MAN_renderq_open := renderq_close renderq_errmsg renderq_native_error renderq_interrupt renderq_create
+MAN_renderq_enqueue := renderq_enqueue_many
+MAN_renderq_claim := renderq_claim_many renderq_start_many renderq_job_resume renderq_job_free
+MAN_renderq_complete := renderq_renew renderq_renew_many renderq_lease_left_ms renderq_complete_many renderq_fail \
+    renderq_release
+MAN_renderq_get := renderq_list
+MAN_renderq_cancel := renderq_retry renderq_retry_dead renderq_settle renderq_reap renderq_purge renderq_stats
+MAN_renderq_strstatus := renderq_strstate renderq_version
+MAN_LINKS := $(foreach page,$(patsubst man/%.3,%,$(filter %.3,$(INSTALL_MAN))),$(MAN_$(page):%=%:$(page)))
+
+# Where the page of a file of man/ goes: man/x.3 is man3/x.3.
+man_path = $(MANDIR)/man$(patsubst .%,%,$(suffix $(1)))/$(notdir $(1))
+
+SQLITE_STATIC_LIBS = $(strip $(shell $(PKG_CONFIG) --static --libs sqlite3))
+
+# A folder below the prefix is written as such, so that a moved tree can be used with --define-prefix.
+pc_path = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
+
+# Everything that install makes, without DESTDIR.
+INSTALLED = $(BINDIR)/renderq $(INCLUDEDIR)/renderq.h $(LIBDIR)/librenderq.a $(LIBDIR)/librenderq.so \
+    $(LIBDIR)/librenderq.so.$(SOVERSION) $(LIBDIR)/librenderq.so.$(VERSION) $(LIBDIR)/pkgconfig/renderq.pc \
+    $(COMPLETIONDIR)/renderq $(addprefix $(SQLDIR)/,$(INSTALL_SQL)) \
+    $(foreach page,$(INSTALL_MAN),$(call man_path,$(page))) \
+    $(foreach link,$(MAN_LINKS),$(MANDIR)/man3/$(firstword $(subst :, ,$(link))).3)
+
+.PHONY: install uninstall installed dist clean
+install: lib cli
+	@for dir in $(INSTALL_DIRS); do \
+	    case $$dir in /*) ;; *) echo "install: $$dir has to begin with a /" >&2; exit 1 ;; esac; done
+	@[ -n '$(SQLITE_STATIC_LIBS)' ] || { echo "install: $(PKG_CONFIG) does not know sqlite3" >&2; exit 1; }
+	umask 022 && $(INSTALL) -d $(sort $(dir $(addprefix $(DESTDIR),$(INSTALLED))))
+	$(INSTALL) -m 755 $(CLI) $(DESTDIR)$(BINDIR)/renderq
+	$(INSTALL) -m 644 include/renderq.h $(DESTDIR)$(INCLUDEDIR)/renderq.h
+	$(INSTALL) -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/librenderq.a
+	$(INSTALL) -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/librenderq.so.$(VERSION)
 	ln -sf librenderq.so.$(VERSION) $(DESTDIR)$(LIBDIR)/librenderq.so.$(SOVERSION)
 	ln -sf librenderq.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/librenderq.so
-	$(INSTALL) -m 644 $(BUILD)/renderq.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
-	$(INSTALL) -m 644 sql/sqlite/*.sql $(DESTDIR)$(SQLDIR)/sqlite/
+	umask 022 && sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call pc_path,$(LIBDIR))|' \
+	    -e 's|@INCLUDEDIR@|$(call pc_path,$(INCLUDEDIR))|' -e 's|@VERSION@|$(VERSION)|' \
+	    -e 's|@LIBS_PRIVATE@|$(SQLITE_STATIC_LIBS)|' \
+	    pkgconfig/renderq.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/renderq.pc
+	$(INSTALL) -m 644 cli/renderq.bash $(DESTDIR)$(COMPLETIONDIR)/renderq
+	@set -e; for file in $(INSTALL_SQL); do $(INSTALL) -m 644 sql/$$file $(DESTDIR)$(SQLDIR)/$$file; done
+	@set -e; umask 022; $(foreach page,$(INSTALL_MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_path,$(page));) \
+	    for link in $(MAN_LINKS); do \
+	        echo ".so man3/$${link#*:}.3" > $(DESTDIR)$(MANDIR)/man3/$${link%%:*}.3; done
 
+# Leaves folders that others share, and files that others put into ours.
 uninstall:
-	rm -f $(DESTDIR)$(INCLUDEDIR)/renderq.h $(DESTDIR)$(LIBDIR)/librenderq.* $(DESTDIR)$(LIBDIR)/pkgconfig/renderq.pc
-	rm -rf $(DESTDIR)$(DATADIR)/renderq
+	@rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	@for dir in $(sort $(dir $(addprefix $(DESTDIR)$(SQLDIR)/,$(INSTALL_SQL)))) $(DESTDIR)$(SQLDIR) \
+	    $(DESTDIR)$(DATADIR)/renderq; do \
+	    [ ! -d $$dir ] || rmdir --ignore-fail-on-non-empty $$dir; done
+
+# The list of what install makes, for packagers and for test/check-install.sh.
+installed:
+	@printf '%s\n' $(INSTALLED)
 
 # The committed tree, as a tarball.
 dist:
@@ -175,3 +275,28 @@ dist:
 
 clean:
 	rm -rf $(BUILD)
+
+# ---- command ----
+# It knows the public header alone, and of the library's sources the schema that `renderq schema` prints.
+
+CLI := $(BUILD)/renderq
+CLI_OBJECTS := $(patsubst cli/%.c,$(BUILD)/cli/%.o,$(sort $(wildcard cli/*.c))) $(BUILD)/cli/sql_schema.o
+
+.PHONY: cli
+all: cli
+cli: $(CLI)
+
+$(BUILD)/cli/%.o: cli/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(BASE_CFLAGS) $(JANSSON_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
+
+$(BUILD)/cli/sql_schema.c: lib/embed.awk sql/sqlite/schema.sql
+	@mkdir -p $(@D)
+	awk -v table=rq_sql_cli_sqlite -f lib/embed.awk sql/sqlite/schema.sql | sed 's/"driver.h"/"schema.h"/' > $@.tmp
+	mv $@.tmp $@
+
+$(BUILD)/cli/sql_schema.o: $(BUILD)/cli/sql_schema.c Makefile
+	$(CC) $(BASE_CFLAGS) -Icli $(CFLAGS) -Wno-overlength-strings $(DEPFLAGS) -c $< -o $@
+
+$(CLI): $(CLI_OBJECTS) $(STATIC)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(JANSSON_LIBS) $(SQLITE_LIBS) -o $@

@@ -24,6 +24,7 @@ for test in "$BUILD"/test/test_*; do
     # shellcheck disable=SC2086  # WRAP is a command with its arguments
     run "$(basename "$test")" ${WRAP:-} "$test"
 done
+[ -n "${WRAP:-}" ] || run race "$BUILD/test/race/race" --poison "sqlite:$WORK/race/queue.db?synchronous=normal"
 # shellcheck disable=SC2086
 run conformance ${WRAP:-} "$BUILD/test/conformance/conformance" "sqlite:$WORK/conformance/queue.db"
 if [ -z "${WRAP:-}" ]; then

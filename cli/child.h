@@ -1,0 +1,44 @@
+/* child.h: one run of the program: its process group, its payload fed, its output kept. No database, no job's
+ * fate. */
+#ifndef CLI_CHILD_H
+#define CLI_CHILD_H
+
+#include <renderq.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "guard.h"
+#include "output.h"
+
+typedef struct child {
+    pid_t pid;                      /* and its process group's */
+    const guard *guard;
+    int in, out, err;               /* our ends of its pipes; -1: closed */
+    const char *payload;            /* what is still to be fed */
+    size_t payload_left;
+    last_line out_line;
+    tail err_tail;
+    char pass[4096];                /* of its standard error, on its way to ours */
+    size_t pass_len;
+    bool exited;
+    int64_t drain_until_ms;         /* after the exit: how long its pipes are waited for */
+    int code;                       /* its exit code; -1: a signal ended it */
+    int signal;
+} child;
+
+/* Starts argv for the job. False: errno says why the program cannot be run. `before` is the signal mask it gets.
+ * argv and the job's payload stay the caller's until child_end(). */
+bool child_start(child *c, char **argv, const renderq_job *job, const guard *g, const sigset_t *before);
+
+/* Serves its pipes until something happens, at most timeout_ms, with `mask` as the signal mask. True: it has
+ * ended. */
+bool child_serve(child *c, int64_t timeout_ms, const sigset_t *mask);
+
+/* Sends its process group a signal. */
+void child_signal(const child *c, int number);
+
+/* After child_serve() said true: ends what it left behind in its process group, and reaps it. */
+void child_end(child *c);
+
+#endif

@@ -1,0 +1,69 @@
+/* signals.c: the wish to stop. See signals.h. */
+#include "signals.h"
+
+#include <stddef.h>
+
+static const int stopping[] = { SIGTERM, SIGINT, SIGHUP };
+
+#define STOPPING (sizeof stopping / sizeof stopping[0])
+
+static volatile sig_atomic_t asked;
+static renderq *volatile handle;
+
+static void on_stop(int number)
+{
+    (void)number;
+    asked++;
+    renderq_interrupt(handle);
+}
+
+static void on_child(int number)
+{
+    (void)number;
+}
+
+void catch_signals(renderq *h)
+{
+    struct sigaction stop = { .sa_handler = on_stop }, child = { .sa_handler = on_child }, before;
+    handle = h;
+    for (size_t i = 0; i < STOPPING; i++)
+        if (sigaction(stopping[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(stopping[i], &stop, NULL);    /* no SA_RESTART: reads and sleeps end, too */
+    sigaction(SIGCHLD, &child, NULL);
+}
+
+int stops_asked(void)
+{
+    return asked;
+}
+
+void interrupt_handle(renderq *h)
+{
+    handle = h;
+}
+
+void hold_signals(sigset_t *before)
+{
+    sigset_t all;
+    sigemptyset(&all);
+    for (size_t i = 0; i < STOPPING; i++)
+        sigaddset(&all, stopping[i]);
+    sigaddset(&all, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &all, before);
+}
+
+void let_signals(const sigset_t *before)
+{
+    sigprocmask(SIG_SETMASK, before, NULL);
+}
+
+void reset_signals(const sigset_t *before)
+{
+    struct sigaction now, fresh = { .sa_handler = SIG_DFL };
+    for (size_t i = 0; i < STOPPING; i++)
+        if (sigaction(stopping[i], NULL, &now) == 0 && now.sa_handler == on_stop)
+            sigaction(stopping[i], &fresh, NULL);
+    sigaction(SIGCHLD, &fresh, NULL);
+    sigaction(SIGPIPE, &fresh, NULL);               /* we ignore it, and exec would pass that on */
+    sigprocmask(SIG_SETMASK, before, NULL);
+}
