@@ -25,7 +25,11 @@ JANSSON_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
 CMOCKA_CFLAGS := $(shell $(PKG_CONFIG) --cflags cmocka 2>/dev/null)
 CMOCKA_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 
-LIB_OBJECTS := $(patsubst lib/%.c,$(BUILD)/lib/%.o,$(sort $(wildcard lib/*.c))) $(BUILD)/lib/sql_sqlite.o
+# FreeTDS has no pkg-config file.
+ENGINE_LIBS := $(SQLITE_LIBS) -lct -lpthread
+
+SQL_OBJECTS := $(BUILD)/lib/sql_sqlite.o $(BUILD)/lib/sql_sqlserver.o
+LIB_OBJECTS := $(patsubst lib/%.c,$(BUILD)/lib/%.o,$(sort $(wildcard lib/*.c))) $(SQL_OBJECTS)
 STATIC := $(BUILD)/librenderq.a
 SHARED := $(BUILD)/librenderq.so.$(VERSION)
 
@@ -34,9 +38,12 @@ all: lib examples
 lib: $(STATIC) $(BUILD)/librenderq.so
 
 help:
-	@echo "all lib examples        build"
+	@echo "all lib cli examples    build"
 	@echo "check                   every test that needs no other tool; check-asan, check-valgrind: under those"
 	@echo "demo                    twenty videos, three workers, one killed; see examples/demo.c"
+	@echo "race                    5,000 jobs, workers killed and paused at random, nothing lost; minutes"
+	@echo "bench                   figures beside a bare sqlite3 loop; minutes. BENCH_FLAGS=--quick"
+	@echo "check-tsql              the T-SQL parsed and checked; needs .NET"
 	@echo "lint format             static analysis; the code's layout"
 	@echo "install uninstall dist  PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR=$(DESTDIR)"
 	@echo "clean"
@@ -47,11 +54,13 @@ $(BUILD)/lib/%.o: lib/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(SQLITE_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
 
-$(BUILD)/lib/sql_sqlite.c: lib/embed.awk $(sort $(wildcard sql/sqlite/*.sql))
+$(BUILD)/lib/sql_sqlite.c: $(sort $(wildcard sql/sqlite/*.sql))
+$(BUILD)/lib/sql_sqlserver.c: $(sort $(wildcard sql/sqlserver/*.sql))
+$(BUILD)/lib/sql_%.c: lib/embed.awk
 	@mkdir -p $(@D)
-	awk -v table=rq_sql_sqlite -f lib/embed.awk $(filter %.sql,$^) > $@.tmp && mv $@.tmp $@
+	awk -v table=rq_sql_$* -f lib/embed.awk $(filter %.sql,$^) > $@.tmp && mv $@.tmp $@
 
-$(BUILD)/lib/sql_sqlite.o: $(BUILD)/lib/sql_sqlite.c Makefile
+$(SQL_OBJECTS): $(BUILD)/lib/%.o: $(BUILD)/lib/%.c Makefile
 	$(CC) $(BASE_CFLAGS) -Ilib $(CFLAGS) -Wno-overlength-strings $(DEPFLAGS) -c $< -o $@
 
 $(STATIC): $(LIB_OBJECTS)
@@ -60,7 +69,7 @@ $(STATIC): $(LIB_OBJECTS)
 
 $(SHARED): $(LIB_OBJECTS) lib/renderq.map
 	$(CC) -shared -Wl,-soname,librenderq.so.$(SOVERSION) -Wl,--version-script=lib/renderq.map -Wl,-z,defs \
-	    $(CFLAGS) $(LDFLAGS) $(LIB_OBJECTS) $(SQLITE_LIBS) -o $@
+	    $(CFLAGS) $(LDFLAGS) $(LIB_OBJECTS) $(ENGINE_LIBS) -o $@
 
 $(BUILD)/librenderq.so: $(SHARED)
 	ln -sf librenderq.so.$(VERSION) $(BUILD)/librenderq.so.$(SOVERSION)
@@ -81,7 +90,7 @@ $(BUILD)/examples/%.o: examples/%.c Makefile
 $(BUILD)/examples/worker: $(BUILD)/examples/y4m.o
 $(BUILD)/examples/demo: $(patsubst %,$(BUILD)/examples/%.o,demo_plan demo_check y4m)
 $(EXAMPLES): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
-	$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(JANSSON_LIBS) $(SQLITE_LIBS) -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(JANSSON_LIBS) $(ENGINE_LIBS) -o $@
 
 demo: examples
 	BIN=$(BUILD)/examples $(BUILD)/examples/demo
@@ -102,14 +111,25 @@ $(BUILD)/test/%.o: test/%.c Makefile
 	$(CC) $(BASE_CFLAGS) -Ilib -Itest $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
 
 $(BUILD)/test/test_%: $(BUILD)/test/test_%.o $(STATIC)
-	$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_LDFLAGS) $< $(STATIC) $(CMOCKA_LIBS) $(SQLITE_LIBS) -lpthread -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_LDFLAGS) $< $(STATIC) $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
 
 $(CONFORMANCE): $(CONFORMANCE_OBJECTS) $(STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(CMOCKA_LIBS) $(SQLITE_LIBS) -lpthread -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
+
+# What the SQL Server driver does on the wire; test/check-tds.sh runs it.
+WIRE := $(BUILD)/test/sqlserver/wire
+WIRE_OBJECTS := $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/sqlserver/*.c)))
+tests: $(WIRE)
+
+$(WIRE): $(WIRE_OBJECTS) $(STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
 
 # A test that replaces a function of libc's says so here.
 $(BUILD)/test/test_sqlite_files: TEST_LDFLAGS = -Wl,--wrap=statfs
+$(BUILD)/test/test_freetds_conf: TEST_LDFLAGS = -Wl,--wrap=fopen,--wrap=getpwuid_r
+$(BUILD)/test/test_sqlserver_sql: TEST_LDFLAGS = -Wl,--wrap=rq_ss_request
 $(BUILD)/test/test_nomem: TEST_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
 
 check: all tests
@@ -136,7 +156,7 @@ tests: $(RACE)
 
 $(RACE): $(RACE_OBJECTS) $(STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(SQLITE_LIBS) -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(ENGINE_LIBS) -o $@
 
 race: $(RACE)
 	rm -rf $(BUILD)/race && mkdir -p $(BUILD)/race
@@ -167,7 +187,7 @@ DOTNET ?= dotnet
 
 .PHONY: check-tsql
 $(TSQL_CONTRACT): $(TSQL_CONTRACT).o $(STATIC)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(SQLITE_LIBS) -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(ENGINE_LIBS) -o $@
 
 # Nothing of a run leaves the machine.
 check-tsql: export DOTNET_CLI_TELEMETRY_OPTOUT = 1
@@ -189,7 +209,7 @@ bench: $(BENCH)
 	$(BENCH) $(BENCH_FLAGS) --json $(BUILD)/bench.json
 
 $(BENCH): $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/*.c))) $(STATIC)
-	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=sqlite3_step $^ $(SQLITE_LIBS) -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=sqlite3_step $^ $(ENGINE_LIBS) -o $@
 
 $(BUILD)/bench/%.o: bench/%.c Makefile
 	@mkdir -p $(@D)
@@ -249,7 +269,7 @@ install: lib cli
 	ln -sf librenderq.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/librenderq.so
 	umask 022 && sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call pc_path,$(LIBDIR))|' \
 	    -e 's|@INCLUDEDIR@|$(call pc_path,$(INCLUDEDIR))|' -e 's|@VERSION@|$(VERSION)|' \
-	    -e 's|@LIBS_PRIVATE@|$(SQLITE_STATIC_LIBS)|' \
+	    -e 's|@LIBS_PRIVATE@|$(SQLITE_STATIC_LIBS) -lct -lpthread|' \
 	    pkgconfig/renderq.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/renderq.pc
 	$(INSTALL) -m 644 cli/renderq.bash $(DESTDIR)$(COMPLETIONDIR)/renderq
 	@set -e; for file in $(INSTALL_SQL); do $(INSTALL) -m 644 sql/$$file $(DESTDIR)$(SQLDIR)/$$file; done
@@ -299,4 +319,4 @@ $(BUILD)/cli/sql_schema.o: $(BUILD)/cli/sql_schema.c Makefile
 	$(CC) $(BASE_CFLAGS) -Icli $(CFLAGS) -Wno-overlength-strings $(DEPFLAGS) -c $< -o $@
 
 $(CLI): $(CLI_OBJECTS) $(STATIC)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(JANSSON_LIBS) $(SQLITE_LIBS) -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(JANSSON_LIBS) $(ENGINE_LIBS) -o $@

@@ -45,9 +45,10 @@ exit_code run_init(cli *c, int argc, char **argv)
 const char help_schema[] =
     "usage: renderq schema\n"
     "\n"
-    "Prints the SQL script that makes the queue, for the engine that the URL names\n"
-    "(SQLite without a URL) and with the name of the queue (--queue, or the URL's).\n"
-    "It needs no database and no rights; it may be run again without harm.\n"
+    "Prints the SQL script that makes the queue in SQLite, with the queue's name\n"
+    "(--queue, or the URL's). It needs no database and no rights; it may be run\n"
+    "again without harm. SQL Server's script is a file: sql/sqlserver/schema.sql,\n"
+    "whose head says how to give the table another name.\n"
     "\n"
     "Example:\n"
     "  renderq --queue thumbnails schema | sqlite3 jobs.db\n";
@@ -117,7 +118,7 @@ exit_code run_schema(cli *c, int argc, char **argv)
         return CODE_USAGE;
     const char *script = find_script(url_scheme(c, scheme, sizeof scheme));
     if (!script)
-        return wrong_usage(c, "there is no script for %s", scheme);
+        return wrong_usage(c, "the script for %s is not printed here: it is the file sql/%s/schema.sql", scheme, scheme);
     char *name = queue_name(c);
     exit_code code = CODE_DONE;
     bool good = plain_name(name);

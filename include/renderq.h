@@ -140,9 +140,11 @@ typedef struct renderq_options {            /* NULL or zero: the defaults */
     size_t size;
     const char *worker;                     /* WorkerNodeId of claims; NULL: "host:pid" */
     const char *password;                   /* instead of one in the URL; never logged, never in an error text */
-    int connect_s;                          /* 10: longest wait for a connection */
-    int command_s;                          /* 30: longest wait for one statement; SQLite: for another writer's lock */
-    int retry_s;                            /* 30, at most 45: how long a lost link is retried; -1: not at all */
+    int connect_s;                          /* 10: longest wait for a connection; SQLite has none */
+    int command_s;                          /* 30: longest wait for one statement, its locks included; then SQL Server
+                                               is told to stop. SQLite: for another writer's lock */
+    int retry_s;                            /* 30, at most 45, from the call's beginning: how long a lost link, on SQL
+                                               Server a deadlock or a lock too, is tried again; -1: not at all */
     void (*log)(renderq_log_level level, const char *line, void *arg);  /* called by the thread in the call;
                                                `line` lives for the call and has no newline */
     void *log_arg;
@@ -191,17 +193,39 @@ typedef struct renderq_job {
 /* Opens a connection to the database that holds the queue.
  *
  *   sqlite:PATH?queue=NAME              a file on a local disk; sqlite:jobs.db, sqlite:/var/lib/app/jobs.db
+ *   sqlserver://USER:PASSWORD@HOST:PORT/DATABASE?queue=SCHEMA.NAME
+ *                                       SQL Server 2016 or newer, or Azure SQL, through FreeTDS's CT-Library
  *
- * Percent-encoding holds throughout: write ? # and % inside a path as %3F %23 %25. Options:
+ * Percent-encoding holds throughout: write ? # and % inside a path as %3F %23 %25, and in a user or password
+ * / : ? # @ % as %2F %3A %3F %23 %40 %25. Options:
  *   queue=NAME                          the default queue: VideoRenderJobs. [my name] in brackets may hold
  *                                       any character; two parts (schema.table) where the engine has schemas
+ * Those of SQLite:
  *   synchronous=full|normal             full: a call that answered is there after a power loss; normal: after a
  *                                       crash of the program only, and faster
  *   busy_timeout_ms=N                   how long to wait for another writer; renderq_options.command_s else
  *   network_fs=allow                    open a file on NFS, SMB, 9p or FUSE, which is refused otherwise, since
  *                                       locks there are known to fail and the file to be lost
+ * Those of SQL Server:
+ *   lock_timeout_ms=N                   10000: how long a statement waits for a lock before it is BUSY; 0: not at
+ *                                       all; at most 3600000
+ *   packet_size=N                       4096: bytes of a TDS packet, up to 32767; the server may choose less
+ *   deadlock_priority=N                 0: from -10 to 10; of two in a deadlock the lower one is ended
+ *   app=NAME                            librenderq: the program's name in the server's lists
+ *   encrypt=require                     refuse to connect (DENIED) unless the freetds.conf that FreeTDS is going
+ *                                       to read has "encryption = require" for this server. FreeTDS then refuses
+ *                                       what is not encrypted; it checks the certificate if "ca file" is there too
  *
- * A file that is not there yet is made by renderq_create(), not by this.
+ * SQLite: a file that is not there yet is made by renderq_create(), not by this.
+ *
+ * SQL Server: the user is required, and is an SQL login. Without a database it is the login's own. Without :PORT, HOST
+ * may be a section of freetds.conf, which has the host and port; otherwise the port is 1433. A queue without a schema
+ * is looked for in the user's default schema, then in dbo. The database's compatibility level must be 130 or more
+ * (SCHEMA). This call tries once, for connect_s. A statement that takes longer than command_s is stopped by the server,
+ * which has 5 s for it; then the connection is dropped. Later calls connect again and ask again, for retry_s from their
+ * beginning and one try more; a statement that lasted for command_s has used up as much of it. A deadlock or a lock
+ * timeout is asked again at most four times. FreeTDS obeys the environment (FREETDSCONF, TDSHOST, TDSDUMP, ...): see
+ * renderq(3).
  *
  * *out is set in any case but RENDERQ_NOMEM without a handle (then it is NULL): after a failure it serves
  * renderq_errmsg() and must still be closed.

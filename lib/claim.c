@@ -187,6 +187,12 @@ static renderq_status claim_once(claim *c)
         status = ask(c, &token);
         lost = status == RENDERQ_UNCERTAIN;
     } while (rq_again(c->h, &tries, &status));
+    if (lost && rq_can_look(c->h, &tries, status)) {
+        status = look_up(c->h, c->queue, &token, &c->found);
+        lost = status != RENDERQ_OK;
+        if (status == RENDERQ_OK && c->found.n == 0)
+            return rq_fault(c->h, RENDERQ_INTERRUPTED, "interrupted; nothing was claimed");
+    }
     if (lost && status != RENDERQ_OK)
         remember_ghost(c, &token);
     if (status == RENDERQ_OK && c->found.n == 0)

@@ -50,6 +50,9 @@ struct rq_driver {
     const char *scheme;
     const char *const *options;     /* the URL's options that it knows, NULL at the end; "queue" is the core's */
 
+    int busy_tries;                 /* how often a BUSY is asked again: where the engine ends one of two that wait for
+                                       each other at once; 0 where it has waited long enough by then */
+
     /* Opens a connection. On failure *out is NULL. */
     renderq_status (*open)(const rq_session *session, rq_conn **out);
 
@@ -74,15 +77,18 @@ struct rq_driver {
      * order. Besides its own failures it answers
      *   DISCONNECTED  the link is gone and nothing was sent
      *   UNCERTAIN     the link is gone or the reply was not understood: it may have happened
-     * after which the core closes the connection and opens another. */
+     * after which the core opens another connection, unless this one is alive. */
     renderq_status (*run)(rq_conn *conn, const rq_queue *queue, rq_statement_id id, const rq_value *values, size_t n,
                           rq_row_fn row, void *arg);
 
-    /* The engine's own handle: sqlite3 *. */
+    /* Whether the connection can still be used, after a run() that answered UNCERTAIN or DISCONNECTED. */
+    bool (*alive)(rq_conn *conn);
+
+    /* The engine's own handle: sqlite3 * or CS_CONNECTION *. */
     void *(*native)(rq_conn *conn);
 };
 
-extern const rq_driver rq_sqlite_driver;
+extern const rq_driver rq_sqlite_driver, rq_sqlserver_driver;
 
 /* The engine of a URL's scheme, or NULL. */
 const rq_driver *rq_driver_find(const char *scheme);
@@ -93,7 +99,7 @@ typedef struct rq_sql {
     const char *text;
 } rq_sql;
 
-extern const rq_sql rq_sql_sqlite[];    /* ends with a NULL name */
+extern const rq_sql rq_sql_sqlite[], rq_sql_sqlserver[];    /* each ends with a NULL name */
 
 /* NULL when there is no such file. */
 const char *rq_sql_find(const rq_sql *files, const char *name);

@@ -158,7 +158,7 @@ renderq_status rq_run(renderq *h, const rq_queue *queue, rq_statement_id id, con
     renderq_status status = h->conn ? RENDERQ_OK : reconnect(h);
     if (status == RENDERQ_OK)
         status = h->driver->run(h->conn, queue, id, values, n, row, arg);
-    if ((status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN) && h->conn) {
+    if ((status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN) && h->conn && !h->driver->alive(h->conn)) {
         rq_log(h, RENDERQ_LOG_WARNING, "the connection broke: %s", h->error.text);
         drop(h);
     }
@@ -194,13 +194,14 @@ bool rq_again(renderq *h, rq_try *tries, renderq_status *status)
     if (*status == RENDERQ_UNCERTAIN)
         tries->maybe = true;
     bool passing = *status == RENDERQ_DISCONNECTED || *status == RENDERQ_UNCERTAIN
-                   || (*status == RENDERQ_BUSY && tries->maybe);
+                   || (*status == RENDERQ_BUSY && (tries->maybe || tries->busy++ < h->driver->busy_tries));
     if (passing && rq_clock_ms() < tries->until_ms) {
         int64_t left = tries->until_ms - rq_clock_ms(), wait = rq_poll_ms(++tries->count, RETRY_CAP_MS, rq_jitter());
         if (!rq_stop_sleep(&h->stop, wait < left ? wait : left))
             return true;
         rq_error_text(&h->error, 0, "interrupted while the connection was tried again (%s)", h->error.text);
         *status = RENDERQ_INTERRUPTED;
+        tries->interrupted = true;
     }
     if (tries->maybe && *status != RENDERQ_UNCERTAIN) {
         int native = h->error.native;
@@ -212,9 +213,14 @@ bool rq_again(renderq *h, rq_try *tries, renderq_status *status)
     return false;
 }
 
+bool rq_can_look(const renderq *h, const rq_try *tries, renderq_status status)
+{
+    return status == RENDERQ_UNCERTAIN && tries->interrupted && h->conn;
+}
+
 /* ---- open and close ---- */
 
-static const rq_driver *const drivers[] = { &rq_sqlite_driver };
+static const rq_driver *const drivers[] = { &rq_sqlite_driver, &rq_sqlserver_driver };
 
 const rq_driver *rq_driver_find(const char *scheme)
 {
@@ -380,7 +386,7 @@ renderq_status renderq_create(renderq *h, const char *name)
         status = h->conn ? RENDERQ_OK : reconnect(h);
         if (status == RENDERQ_OK)
             status = h->driver->create(h->conn, queue);
-        if (status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN)
+        if ((status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN) && h->conn && !h->driver->alive(h->conn))
             drop(h);
     } while (rq_again(h, &tries, &status));
     return status;

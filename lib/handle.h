@@ -78,13 +78,19 @@ renderq_status rq_run(renderq *h, const rq_queue *queue, rq_statement_id id, con
 typedef struct rq_try {
     int64_t until_ms;
     unsigned count;
+    int busy;               /* tries that ended BUSY */
     bool maybe;             /* a request of this call was sent and its reply lost: look before you trust a row */
+    bool interrupted;       /* why there was no other try */
 } rq_try;
 
 rq_try rq_first_try(const renderq *h);
 
 /* Waits before a repeat. False: *status is what the call answers; UNCERTAIN where an earlier try may have counted. */
 bool rq_again(renderq *h, rq_try *tries, renderq_status *status);
+
+/* After the last try: an interrupt ended the call with a request under way, and the server has confirmed that it is
+ * not at it any more, so one look at the row tells what became of it. */
+bool rq_can_look(const renderq *h, const rq_try *tries, renderq_status status);
 
 /* 32 fresh random bits, for jitter. */
 uint32_t rq_jitter(void);

@@ -29,6 +29,14 @@ static bool all_matched(const rq_fenced *fenced)
     return i == fenced->n;
 }
 
+static bool any_matched(const rq_fenced *fenced)
+{
+    size_t i = 0;
+    while (i < fenced->n && !fenced->matched[i])
+        i++;
+    return i < fenced->n;
+}
+
 renderq_status rq_run_fenced(renderq *h, rq_fenced *fenced)
 {
     renderq_status status;
@@ -40,6 +48,13 @@ renderq_status rq_run_fenced(renderq *h, rq_fenced *fenced)
         if (status == RENDERQ_OK && tries.maybe && fenced->look != RQ_STATEMENTS && !all_matched(fenced))
             status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
     } while (rq_again(h, &tries, &status));
+    if (rq_can_look(h, &tries, status) && fenced->look != RQ_STATEMENTS) {
+        memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
+        status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
+        /* A batch happens wholly or not at all, so one of its items tells; but it may have lost them all. */
+        if (status == RENDERQ_OK && !any_matched(fenced))
+            status = rq_fault(h, RENDERQ_INTERRUPTED, "interrupted; nothing was done");
+    }
     if (status != RENDERQ_OK)
         memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
     return status;

@@ -548,6 +548,13 @@ static renderq_status sqlite_attach(const rq_session *session, void *native, rq_
     return RENDERQ_OK;
 }
 
+/* There is no link that could break. */
+static bool sqlite_alive(rq_conn *base)
+{
+    (void)base;
+    return true;
+}
+
 static void *sqlite_native(rq_conn *base)
 {
     return ((sqlite_conn *)base)->db;
@@ -567,5 +574,6 @@ const rq_driver rq_sqlite_driver = {
     .rollback = sqlite_rollback,
     .create = rq_sqlite_create,
     .run = sqlite_run,
+    .alive = sqlite_alive,
     .native = sqlite_native,
 };

@@ -43,6 +43,7 @@ typedef struct sqlite_conn {
     bool attached;
     int busy_ms;                /* how long to wait for somebody else's lock */
     int64_t busy_until;
+    int checkpointed;           /* frames in the log when this connection last moved them into the file */
     sqlite3_stmt *words[RQ_SQLITE_WORDS];   /* prepared with the first transaction */
     bool joined;                /* the work that is being done is a savepoint of a transaction that was open */
     sqlite_queue *queues;

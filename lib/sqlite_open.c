@@ -222,12 +222,30 @@ static int exec_until(sqlite_conn *conn, const char *sql)
     return rc;
 }
 
+#define CHECKPOINT_FRAMES 1000      /* as SQLite's own automatic checkpoint */
+
+/* Moves the log into the file each time it has grown enough. SQLite's own would try, and flush, at every commit once
+ * the log is long, as it stays while others read all the time: a list would delay every claim. */
+static int on_commit(void *arg, sqlite3 *db, const char *name, int frames)
+{
+    sqlite_conn *conn = arg;
+    if (frames < conn->checkpointed)
+        conn->checkpointed = 0;         /* the log began anew */
+    if (frames - conn->checkpointed >= CHECKPOINT_FRAMES) {
+        /* One that meets readers does what it can; the next goes on. */
+        sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        conn->checkpointed = frames;
+    }
+    return SQLITE_OK;
+}
+
 static int set_up(sqlite_conn *conn)
 {
     const char *synchronous = rq_url_option(conn->base.session->url, "synchronous");
     sqlite3_extended_result_codes(conn->db, 1);
     sqlite3_busy_handler(conn->db, on_busy, conn);
     sqlite3_progress_handler(conn->db, 10000, on_progress, conn);
+    sqlite3_wal_hook(conn->db, on_commit, conn);
     int rc = exec_until(conn, "PRAGMA journal_mode = WAL");
     if (rc == SQLITE_OK)
         rc = exec_until(conn, synchronous && strcmp(synchronous, "normal") == 0 ? "PRAGMA synchronous = NORMAL"
@@ -238,8 +256,8 @@ static int set_up(sqlite_conn *conn)
 static renderq_status refuse(sqlite_conn *conn, const char *file_system)
 {
     return rq_error_set(conn->base.session->error, RENDERQ_INVALID, 0,
-                        "\"%s\" is on a network file system (%s), where SQLite's locks fail and files get lost: keep it "
-                        "on a local disk behind renderq-controller, use SQL Server, or insist with network_fs=allow",
+                        "\"%s\" is on a network file system (%s), where SQLite's locks fail and files get lost: keep "
+                        "it on a local disk behind renderq-controller, use SQL Server, or insist with network_fs=allow",
                         conn->path, file_system);
 }
 

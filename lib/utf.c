@@ -117,3 +117,29 @@ size_t rq_utf_repair(const char *text, size_t max_units, char *out, size_t out_s
     out[written] = '\0';
     return written;
 }
+
+static unsigned char *put_unit(unsigned char *out, unsigned unit)
+{
+    *out++ = (unsigned char)unit;
+    *out++ = (unsigned char)(unit >> 8);
+    return out;
+}
+
+size_t rq_utf16le(const char *text, size_t len, unsigned char *out)
+{
+    static const unsigned char first_bits[] = { 0, 0x7F, 0x1F, 0x0F, 0x07 };
+    unsigned char *end = out;
+    size_t n;
+
+    for (size_t at = 0; at < len && (n = character(text + at, len - at)) > 0 && n < sizeof first_bits; at += n) {
+        unsigned code = (unsigned char)text[at] & first_bits[n];
+        for (size_t i = 1; i < n; i++)
+            code = code << 6 | ((unsigned char)text[at + i] & 0x3F);
+        if (code >= 0x10000) {
+            end = put_unit(end, 0xD800 + ((code - 0x10000) >> 10));
+            code = 0xDC00 + ((code - 0x10000) & 0x3FF);
+        }
+        end = put_unit(end, code);
+    }
+    return (size_t)(end - out);
+}

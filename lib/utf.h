@@ -19,4 +19,7 @@ rq_utf_scan rq_utf_check(const char *text, size_t len);
  * marked with U+2026 at the end, which counts too. Returns the bytes written without the NUL. */
 size_t rq_utf_repair(const char *text, size_t max_units, char *out, size_t out_size);
 
+/* Writes valid UTF-8 as UTF-16LE, without a NUL, into out (2 * len bytes always do). Returns the bytes written. */
+size_t rq_utf16le(const char *text, size_t len, unsigned char *out);
+
 #endif

@@ -74,7 +74,7 @@ sanitized=$(nm "$LIBRARY" 2> /dev/null | grep -c -E '__(asan|ubsan|tsan|msan|gco
 link() {
     [ "$sanitized" -eq 0 ] || return 0
     # shellcheck disable=SC2046  # several libraries
-    "$1" "$WORK/main-$1-$2.o" "$WORK/use-$1-$2.o" "$LIBRARY" $(pkg-config --libs sqlite3) -o "$WORK/main" \
+    "$1" "$WORK/main-$1-$2.o" "$WORK/use-$1-$2.o" "$LIBRARY" $(pkg-config --libs sqlite3) -lct -lpthread -o "$WORK/main" \
         || wrong "a program made with $1 -std=$2 does not link"
     "$WORK/main" || wrong "a program made with $1 -std=$2 does not work"
 }
@@ -121,12 +121,13 @@ else
     [ ! -s "$WORK/bad" ] || wrong "the library calls $(tr '\n' ' ' < "$WORK/bad")"
 
     # Data that can change, of any linkage: .data, .bss, common and thread-local. .data.rel.ro is constant once
-    # it is loaded.
+    # it is loaded. The one exception is what CT-Library forces on us: its callbacks find their request by a
+    # thread-local pointer, and its first connection in a process is made under a lock.
     objdump -t "$LIBRARY" | awk '
         /file format/ { file = $1 }
         / (\.t?data|\.t?bss|\*COM\*)/ && $0 !~ /\.data\.rel\.ro/ && $0 !~ / d  \./ {
             print file, $NF
-        }' > "$WORK/state"
+        }' | grep -v -x -E 'sqlserver_link\.o: (current|connecting|connected_before)' > "$WORK/state" || true
     [ ! -s "$WORK/state" ] || wrong "the library has state of its own: $(tr '\n' ' ' < "$WORK/state")"
 
     # Each name that it defines for others is its own, also in the static library, where nothing hides them.

@@ -219,10 +219,6 @@ for language in c cc; do
     built "the static library, .$language" $compile \
         $(pkg-config --define-variable=libdir="$WORK/static" --static --cflags --libs renderq) \
         && { [ -z "$(needed)" ] || wrong "static, .$language: it needs $(needed)"; }
-    if $CC -static program/empty.c $(pkg-config --static --libs-only-l renderq | sed 's/-lrenderq//') \
-        -o program/empty 2> /dev/null; then
-        built "-static, .$language" $compile -static $(pkg-config --static --cflags --libs renderq)
-    fi
 done
 
 # ---- the examples, by the README's lines ----

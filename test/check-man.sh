@@ -156,7 +156,7 @@ for page in "$MAN"/*.3; do
     else
         sed '/^<<$/d' examples > example.c
         # shellcheck disable=SC2046  # a list of options
-        set -- "$BUILD/librenderq.a" $(pkg-config --libs sqlite3)
+        set -- "$BUILD/librenderq.a" $(pkg-config --libs sqlite3) -lct -lpthread
     fi
     # shellcheck disable=SC2086  # lists of options
     $CC -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror $sanitize -I"$SOURCE/include" example.c "$@" \

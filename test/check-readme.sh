@@ -11,11 +11,16 @@ awk '/^```c$/ { inside = 1; name = ""; next }
      /^```$/ { inside = 0; next }
      inside { if (name == "") name = $2; print > name }' "$SOURCE/README.md"
 
+# The libraries behind librenderq.a are those of the line for this tree.
+libs=$(sed -n 's|^    cc -Iinclude producer\.c build/librenderq\.a \(.*\) -o producer$|\1|p' "$SOURCE/README.md")
+[ -n "$libs" ] || { echo "README.md does not say how to build in this tree"; exit 1; }
+libs=$(eval "echo $libs")
+
 for program in producer worker; do
     [ -s $program.c ] || { echo "README.md has no $program.c"; exit 1; }
-    # shellcheck disable=SC2046,SC2086  # lists of options
+    # shellcheck disable=SC2086  # lists of options
     ${CC:-cc} -std=c99 -Wall -Wextra -Wpedantic -Werror ${SANITIZE_FLAGS:-} -I"$SOURCE/include" $program.c \
-        "$BUILD/librenderq.a" $(pkg-config --libs sqlite3) -o $program
+        "$BUILD/librenderq.a" $libs -o $program
 done
 
 id=$(./producer)

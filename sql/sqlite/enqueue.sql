@@ -24,4 +24,5 @@ SELECT 2, JobId FROM "VideoRenderJobs" WHERE changes() = 0 AND JobId = :id
 UNION ALL
 SELECT 1, JobId FROM "VideoRenderJobs" INDEXED BY "VideoRenderJobs_DedupKey"
  WHERE changes() = 0 AND DedupKey = :dedup_key AND JobId <> :id
-   AND Status IN ('Scheduled', 'Queued', 'Processing');
+   AND Status IN ('Scheduled', 'Queued', 'Processing')
+ LIMIT 1;

@@ -64,5 +64,6 @@ typedef struct engine_ops {
 } engine_ops;
 
 extern const engine_ops engine_sqlite;
+engine_ops engine_tdsd(void);
 
 #endif

@@ -198,6 +198,13 @@ static renderq_status faulty_create(rq_conn *base, const rq_queue *queue)
                                                   : RENDERQ_UNCERTAIN);
 }
 
+/* The faults are of a link that broke. */
+static bool faulty_alive(rq_conn *base)
+{
+    (void)base;
+    return false;
+}
+
 static void *faulty_native(rq_conn *base)
 {
     return plan.inner->native(((faulty_conn *)base)->inner);
@@ -214,7 +221,7 @@ renderq *faulty_open_with(const suite *s, const renderq_options *options)
     assert_non_null(plan.inner);
     driver = (rq_driver){ .scheme = plan.inner->scheme, .options = plan.inner->options, .open = faulty_conn_open,
                           .close = faulty_conn_close, .abandon = faulty_conn_abandon, .create = faulty_create,
-                          .run = faulty_run, .native = faulty_native };
+                          .run = faulty_run, .alive = faulty_alive, .native = faulty_native };
     expect_ok(h, rq_open_with(&driver, s->url, options, &h));
     return h;
 }

@@ -38,10 +38,11 @@ renderq *suite_open(const suite *s, const char *worker, const char *extra)
 
 /* ---- fixtures ---- */
 
-static const engine_ops *const engines[] = { &engine_sqlite };
-
 static const engine_ops *find_engine(const char *scheme)
 {
+    static engine_ops tdsd;
+    tdsd = engine_tdsd();
+    const engine_ops *const engines[] = { &engine_sqlite, &tdsd };
     for (size_t i = 0; i < count_of(engines); i++)
         if (strcmp(engines[i]->scheme, scheme) == 0)
             return engines[i];

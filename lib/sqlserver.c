@@ -1,0 +1,219 @@
+/* sqlserver.c: the driver over SQL Server: what lib/driver.h asks, done with one request each. The connection is in
+ * sqlserver_link.c, the texts in sqlserver_sql.c, the meaning of errors in sqlserver_error.c. */
+#include "sqlserver.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- options ---- */
+
+typedef struct number_option {
+    const char *name;
+    int min, max;
+} number_option;
+
+static const number_option number_options[] = {
+    { "lock_timeout_ms", 0, 3600000 },
+    { "packet_size", 4096, 32767 },     /* CT-Library takes 4096 where it is told less */
+    { "deadlock_priority", -10, 10 },
+};
+
+static bool in_range(const char *text, int min, int max)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    return (isdigit((unsigned char)*text) || *text == '-') && !*end && number >= min && number <= max;
+}
+
+static renderq_status check_options(const rq_session *session)
+{
+    const rq_url *url = session->url;
+    for (size_t i = 0; i < sizeof number_options / sizeof number_options[0]; i++) {
+        const number_option *option = &number_options[i];
+        const char *text = rq_url_option(url, option->name);
+        if (text && !in_range(text, option->min, option->max))
+            return rq_error_set(session->error, RENDERQ_INVALID, 0, "%s=%.100s: it is a number from %d to %d",
+                                option->name, text, option->min, option->max);
+    }
+    const char *encrypt = rq_url_option(url, "encrypt");
+    if (encrypt && strcmp(encrypt, "require") != 0)
+        return rq_error_set(session->error, RENDERQ_INVALID, 0, "encrypt=%.100s: it is require, or left out", encrypt);
+    if (!url->has_authority || !url->host)
+        return rq_error_set(session->error, RENDERQ_INVALID, 0,
+                            "an SQL Server URL names a server: sqlserver://user:password@host:1433/database");
+    if (!url->user || !*url->user)      /* without a name CT-Library would try Kerberos */
+        return rq_error_set(session->error, RENDERQ_INVALID, 0,
+                            "an SQL Server URL names a user: sqlserver://user:password@host:1433/database");
+    return RENDERQ_OK;
+}
+
+/* ---- connections ---- */
+
+static void ss_abandon(rq_conn *base)
+{
+    ss_conn *conn = (ss_conn *)base;
+    if (!conn)
+        return;
+    rq_ss_forget(conn);
+    free(conn);
+}
+
+static void ss_close(rq_conn *base)
+{
+    if (!base)
+        return;
+    rq_ss_disconnect((ss_conn *)base);
+    ss_abandon(base);
+}
+
+static renderq_status ss_open(const rq_session *session, rq_conn **out)
+{
+    *out = NULL;
+    renderq_status status = check_options(session);
+    if (status != RENDERQ_OK)
+        return status;
+    ss_conn *conn = calloc(1, sizeof *conn);
+    if (!conn)
+        return rq_error_set(session->error, RENDERQ_NOMEM, 0, "out of memory");
+    conn->base = (rq_conn){ .driver = &rq_sqlserver_driver, .session = session };
+    status = rq_ss_connect(conn);
+    if (status == RENDERQ_OK)
+        *out = &conn->base;
+    else
+        ss_close(&conn->base);
+    return status;
+}
+
+static bool ss_alive(rq_conn *base)
+{
+    return !((ss_conn *)base)->broken;
+}
+
+static void *ss_native(rq_conn *base)
+{
+    return ((ss_conn *)base)->link;
+}
+
+/* ---- statements ---- */
+
+static renderq_status no_memory(const ss_conn *conn)
+{
+    return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "out of memory; nothing was done");
+}
+
+static renderq_status ss_run(rq_conn *base, const rq_queue *queue, rq_statement_id id, const rq_value *values, size_t n,
+                             rq_row_fn row, void *arg)
+{
+    ss_conn *conn = (ss_conn *)base;
+    const rq_statement *statement = &rq_statements[id];
+    bool many = n > 1;
+    ss_param params[RQ_PARAMS_MAX];
+    char *room = NULL;
+    const char *sql = rq_ss_sql(conn, queue, id, many);
+    if (!sql)
+        return no_memory(conn);
+    if (!(many ? rq_ss_items(statement, values, n, params, &room) : rq_ss_params(statement, values, params, &room)))
+        return no_memory(conn);
+    ss_rows rows = { .columns = statement->columns, .n_columns = statement->n_columns, .indexed = many, .row = row,
+                     .arg = arg };
+    char doing[300];
+    snprintf(doing, sizeof doing, "%s in %.200s", statement->name, queue->text);
+    renderq_status status = rq_ss_request(conn, sql, params, many ? 1 : statement->n_params, &rows, doing);
+    free(room);
+    return status;
+}
+
+static renderq_status plain(rq_conn *base, const char *sql, const char *doing)
+{
+    return rq_ss_request((ss_conn *)base, sql, NULL, 0, NULL, doing);
+}
+
+static renderq_status ss_begin(rq_conn *base)
+{
+    renderq_status status = plain(base, "-- renderq: begin\nBEGIN TRANSACTION", "begin");
+    ((ss_conn *)base)->in_transaction = status == RENDERQ_OK;
+    return status;
+}
+
+static renderq_status ss_commit(rq_conn *base)
+{
+    ((ss_conn *)base)->in_transaction = false;      /* whatever becomes of it */
+    return plain(base, "-- renderq: commit\nCOMMIT TRANSACTION", "commit");
+}
+
+static renderq_status ss_rollback(rq_conn *base)
+{
+    ((ss_conn *)base)->in_transaction = false;
+    return plain(base, rq_ss_rollback, "rollback");
+}
+
+/* ---- the schema ---- */
+
+/* The end of the batch that begins at sql: the line GO, or the end. *next is what comes after it. */
+static const char *batch_end(const char *sql, const char **next)
+{
+    for (const char *line = sql; *line;) {
+        const char *end = strchr(line, '\n');
+        size_t len = end ? (size_t)(end - line) : strlen(line);
+        if (len == 2 && memcmp(line, "GO", 2) == 0) {
+            *next = end ? end + 1 : line + len;
+            return line;
+        }
+        line += len + (end != NULL);
+        *next = line;
+        if (!end)
+            return line;
+    }
+    *next = sql + strlen(sql);
+    return *next;
+}
+
+static renderq_status run_script(rq_conn *base, const char *script, const char *doing)
+{
+    static const char head[] = "-- renderq: schema\n";
+    renderq_status status = RENDERQ_OK;
+    for (const char *next, *end; *script && status == RENDERQ_OK; script = next) {
+        end = batch_end(script, &next);
+        size_t len = (size_t)(end - script);
+        char *batch = malloc(sizeof head + len);
+        if (!batch)
+            return no_memory((ss_conn *)base);
+        memcpy(batch, head, sizeof head - 1);
+        memcpy(batch + sizeof head - 1, script, len);
+        batch[sizeof head - 1 + len] = 0;
+        if (strspn(script, " \t\r\n") < len)
+            status = plain(base, batch, doing);
+        free(batch);
+    }
+    return status;
+}
+
+static renderq_status ss_create(rq_conn *base, const rq_queue *queue)
+{
+    char *script = rq_ss_script(rq_sql_find(rq_sql_sqlserver, "schema"), queue);
+    renderq_status status = script ? run_script(base, script, "making the queue") : no_memory((ss_conn *)base);
+    free(script);
+    return status;
+}
+
+static const char *const option_names[] = {
+    "lock_timeout_ms", "packet_size", "deadlock_priority", "app", "encrypt", NULL
+};
+
+const rq_driver rq_sqlserver_driver = {
+    .scheme = "sqlserver",
+    .options = option_names,
+    .busy_tries = 4,
+    .open = ss_open,
+    .close = ss_close,
+    .abandon = ss_abandon,
+    .alive = ss_alive,
+    .begin = ss_begin,
+    .commit = ss_commit,
+    .rollback = ss_rollback,
+    .create = ss_create,
+    .run = ss_run,
+    .native = ss_native,
+};

@@ -1,0 +1,515 @@
+/* sqlserver_link.c: the connection to SQL Server, and one request on it: sent, timed, its reply read to the end. What
+ * the request says is in sqlserver_sql.c, what its failure means in sqlserver_error.c. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "sqlserver.h"
+#include "utf.h"
+
+#define ATTENTION_MS 5000       /* how long the server may take to stop */
+#define TEXT_BUFFER  1024       /* longer texts are read in a second step */
+#define DEFAULT_PORT 1433
+
+/* CT-Library hands its callbacks no pointer of ours that works for the errors of the library itself and for a
+ * connection of the caller's alike; they find the request by the thread that is in it. */
+static __thread ss_conn *current;
+
+const char rq_ss_rollback[] = "-- renderq: rollback\nIF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
+
+/* FreeTDS sets up its tables of character sets at the first connection of a process, and not under a lock. Later ones
+ * do not wait for each other: each may take as long as its server lets it. */
+static pthread_mutex_t connecting = PTHREAD_MUTEX_INITIALIZER;
+static bool connected_before;
+
+/* ---- messages ---- */
+
+static void note(ss_conn *conn, bool server, int number, int state, int severity, int line, const char *text, size_t len)
+{
+    ss_fault *fault = &conn->fault;
+    if (fault->seen)
+        return;
+    *fault = (ss_fault){ .seen = true, .server = server, .number = number, .state = state, .severity = severity,
+                         .line = line };
+    char whole[1025];
+    len = len < sizeof whole ? len : sizeof whole - 1;
+    memcpy(whole, text, len);
+    whole[len] = 0;
+    rq_utf_repair(whole, sizeof fault->text / 3 - 1, fault->text, sizeof fault->text);
+    for (char *c = fault->text; *c; c++)
+        if (*c == '\n' || *c == '\r')
+            *c = ' ';
+}
+
+static CS_RETCODE on_server_message(CS_CONTEXT *context, CS_CONNECTION *link, CS_SERVERMSG *message)
+{
+    (void)context;
+    (void)link;
+    if (current && message->severity > 10)
+        note(current, true, (int)message->msgnumber, (int)message->state, (int)message->severity, (int)message->line,
+             message->text, (size_t)message->textlen);
+    return CS_SUCCEED;
+}
+
+static CS_RETCODE on_client_message(CS_CONTEXT *context, CS_CONNECTION *link, CS_CLIENTMSG *message)
+{
+    (void)context;
+    (void)link;
+    ss_conn *conn = current;
+    if (!conn)
+        return CS_SUCCEED;
+    if (message->msgnumber == SS_TIMEOUT_MESSAGE) {
+        if (conn->connecting) {
+            conn->timed_out = true;
+            return CS_FAIL;
+        }
+        return rq_ss_check_time(conn) ? CS_SUCCEED : CS_FAIL;
+    }
+    note(conn, false, (int)message->msgnumber, 0, (int)message->severity, 0, message->msgstring,
+         (size_t)message->msgstringlen);
+    return CS_SUCCEED;
+}
+
+bool rq_ss_check_time(ss_conn *conn)
+{
+    int64_t now = rq_clock_ms();
+    if (conn->attention) {
+        /* It goes nowhere before the first ct_results(), and once it has gone it is not sent again. */
+        if (conn->command)
+            ct_cancel(NULL, conn->command, CS_CANCEL_ATTN);
+        return now - conn->attention_ms < ATTENTION_MS;
+    }
+    if (!conn->interrupted && !conn->tidying)
+        conn->interrupted = rq_stop_raised(conn->base.session->stop);
+    if (!conn->interrupted)
+        conn->timed_out = now >= conn->deadline_ms;
+    if ((conn->interrupted || conn->timed_out) && conn->command) {
+        conn->attention = true;
+        conn->attention_ms = now;
+        ct_cancel(NULL, conn->command, CS_CANCEL_ATTN);
+    }
+    return true;
+}
+
+void rq_ss_begin(ss_conn *conn)
+{
+    conn->sent = conn->attention = conn->timed_out = conn->interrupted = false;
+    conn->fault.seen = false;
+    conn->deadline_ms = rq_clock_ms() + (int64_t)conn->base.session->command_s * 1000;
+}
+
+/* ---- connecting ---- */
+
+static bool set_text(ss_conn *conn, CS_INT property, const char *text)
+{
+    return ct_con_props(conn->link, CS_SET, property, (void *)(uintptr_t)text, CS_NULLTERM, NULL) == CS_SUCCEED;
+}
+
+static bool set_number(ss_conn *conn, CS_INT property, CS_INT number)
+{
+    return ct_con_props(conn->link, CS_SET, property, &number, CS_UNUSED, NULL) == CS_SUCCEED;
+}
+
+/* The interface takes functions as CS_VOID *, which C has no cast for. */
+static bool set_callback(ss_conn *conn, CS_INT type, void (*function)(void))
+{
+    CS_VOID *pointer;
+    memcpy(&pointer, &function, sizeof pointer);
+    return ct_callback(conn->context, NULL, CS_SET, type, pointer) == CS_SUCCEED;
+}
+
+static bool make_context(ss_conn *conn)
+{
+    return cs_ctx_alloc(CS_VERSION_100, &conn->context) == CS_SUCCEED
+           && ct_init(conn->context, CS_VERSION_100) == CS_SUCCEED
+           && set_callback(conn, CS_CLIENTMSG_CB, (void (*)(void))on_client_message)
+           && set_callback(conn, CS_SERVERMSG_CB, (void (*)(void))on_server_message)
+           && ct_con_alloc(conn->context, &conn->link) == CS_SUCCEED;
+}
+
+static int option_number(const rq_url *url, const char *name, int otherwise)
+{
+    const char *text = rq_url_option(url, name);
+    return text ? atoi(text) : otherwise;       /* it was checked at open */
+}
+
+static bool set_properties(ss_conn *conn)
+{
+    const rq_session *session = conn->base.session;
+    const rq_url *url = session->url;
+    const char *name = rq_url_option(url, "app");
+    char host[64] = "";
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = 0;
+    return set_number(conn, CS_TDS_VERSION, CS_TDS_74)      /* "auto" may fall back to a password in clear text */
+           && set_text(conn, CS_CLIENTCHARSET, "UTF-8")
+           && set_text(conn, CS_USERNAME, url->user ? url->user : "")
+           && set_text(conn, CS_PASSWORD, session->password ? session->password : "")
+           && set_text(conn, CS_APPNAME, name ? name : "librenderq")
+           && set_text(conn, CS_HOSTNAME, host)
+           && (!*url->path || set_text(conn, CS_DATABASE, url->path))
+           && set_number(conn, CS_LOGIN_TIMEOUT, session->connect_s)
+           && set_number(conn, CS_TIMEOUT, 1)               /* the tick; see rq_ss_check_time() */
+           && set_number(conn, CS_PACKETSIZE, option_number(url, "packet_size", 4096));
+}
+
+/* "host:port", "[v6]:port", or the name of a section of freetds.conf when the URL gives no port. A bare v6 address
+ * would be taken for a host and a port. */
+static void server_name(const rq_url *url, char *out, size_t size)
+{
+    bool v6 = strchr(url->host, ':') != NULL;
+    if (!url->port && !v6)
+        snprintf(out, size, "%s", url->host);
+    else
+        snprintf(out, size, v6 ? "[%s]:%d" : "%s:%d", url->host, url->port ? url->port : DEFAULT_PORT);
+}
+
+static renderq_status check_encryption(ss_conn *conn, const char *server)
+{
+    char where[4096];
+    if (!rq_url_option(conn->base.session->url, "encrypt")
+        || rq_freetds_demands_encryption(server, where, sizeof where))
+        return RENDERQ_OK;
+    return rq_error_set(conn->base.session->error, RENDERQ_DENIED, 0,
+                        "encrypt=require, but %.300s does not demand it: add the lines \"[%.200s]\", \"host = ...\", "
+                        "\"port = ...\", \"encryption = require\", \"ca file = system\" to it", where,
+                        *server == '[' ? conn->base.session->url->host : server);   /* a section has no ] in its name */
+}
+
+/* The settings that filtered indexes and the statements rely on; what it answers tells the engines apart. */
+static const char session_sql[] =
+    "-- renderq: session\n"
+    "SET QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;\n"
+    "SET NUMERIC_ROUNDABORT OFF;\n"
+    "SET XACT_ABORT ON;\n"
+    "SET NOCOUNT ON;\n"
+    "SET TEXTSIZE 2147483647;\n"
+    "SET LOCK_TIMEOUT %d;\n"
+    "SET DEADLOCK_PRIORITY %d;\n"
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n"
+    "SELECT CASE WHEN SERVERPROPERTY('Babelfish') IS NULL THEN 0 ELSE 1 END,\n"
+    "       (SELECT CAST(compatibility_level AS int) FROM sys.databases WHERE database_id = DB_ID());\n";
+
+typedef struct session_answer {
+    int64_t babelfish, level;
+} session_answer;
+
+static renderq_status take_session(void *arg, size_t item, const rq_value *columns)
+{
+    (void)item;
+    *(session_answer *)arg = (session_answer){ columns[0].number, columns[1].number };
+    return RENDERQ_OK;
+}
+
+static renderq_status set_up_session(ss_conn *conn)
+{
+    static const rq_type columns[] = { RQ_INT, RQ_INT };
+    session_answer answer = { 0, 0 };
+    ss_rows rows = { .columns = columns, .n_columns = 2, .row = take_session, .arg = &answer };
+    const rq_url *url = conn->base.session->url;
+    char sql[sizeof session_sql + 32];
+    snprintf(sql, sizeof sql, session_sql, option_number(url, "lock_timeout_ms", 10000),
+             option_number(url, "deadlock_priority", 0));
+    renderq_status status = rq_ss_request(conn, sql, NULL, 0, &rows, "setting up the session");
+    conn->babelfish = answer.babelfish != 0;
+    if (status == RENDERQ_OK && answer.level < 130 && !conn->babelfish)
+        status = rq_error_set(conn->base.session->error, RENDERQ_SCHEMA, 0,
+                              "the database's compatibility level is %d, which has no OPENJSON: ALTER DATABASE ... SET "
+                              "COMPATIBILITY_LEVEL = 130 or more", (int)answer.level);
+    return status;
+}
+
+/* Waits no longer than for a server: in a child of fork() the lock may be held by a thread that is not there. */
+static CS_RETCODE connect_to(ss_conn *conn, char *server)
+{
+    bool locked = false;
+    if (!__atomic_load_n(&connected_before, __ATOMIC_ACQUIRE)) {
+        struct timespec until = { 0, 0 };
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += conn->base.session->connect_s;
+        locked = pthread_mutex_timedlock(&connecting, &until) == 0;
+    }
+    CS_RETCODE rc = ct_connect(conn->link, server, CS_NULLTERM);
+    __atomic_store_n(&connected_before, true, __ATOMIC_RELEASE);
+    if (locked)
+        pthread_mutex_unlock(&connecting);
+    return rc;
+}
+
+renderq_status rq_ss_connect(ss_conn *conn)
+{
+    char server[1100];
+    server_name(conn->base.session->url, server, sizeof server);
+    renderq_status status = check_encryption(conn, server);
+    if (status != RENDERQ_OK)
+        return status;
+    if (!make_context(conn) || !set_properties(conn))
+        return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "CT-Library could not be set up");
+    rq_ss_begin(conn);
+    current = conn;
+    conn->connecting = true;
+    CS_RETCODE rc = connect_to(conn, server);
+    conn->connecting = false;
+    current = NULL;
+    if (rc != CS_SUCCEED) {
+        conn->broken = true;
+        return rq_ss_error(conn, "connecting");
+    }
+    return set_up_session(conn);
+}
+
+void rq_ss_disconnect(ss_conn *conn)
+{
+    if (conn->link && !conn->attached) {
+        if (conn->broken || ct_close(conn->link, CS_UNUSED) != CS_SUCCEED)
+            ct_close(conn->link, CS_FORCE_CLOSE);
+        ct_con_drop(conn->link);
+    }
+    if (conn->context && !conn->attached) {
+        if (ct_exit(conn->context, CS_UNUSED) != CS_SUCCEED)
+            ct_exit(conn->context, CS_FORCE_EXIT);
+        cs_ctx_drop(conn->context);
+    }
+    conn->link = NULL;
+    conn->context = NULL;
+}
+
+/* ---- one request ---- */
+
+static bool add_param(CS_COMMAND *command, size_t i, const ss_param *param)
+{
+    CS_DATAFMT format;
+    memset(&format, 0, sizeof format);
+    snprintf(format.name, sizeof format.name, "@P%zu", i + 1);
+    format.namelen = CS_NULLTERM;
+    format.datatype = param->type;
+    format.status = CS_INPUTVALUE;
+    /* One length for all values: each other one would be another plan. */
+    format.maxlength = param->type == CS_IMAGE_TYPE ? 0x7fffffff : param->type == CS_LONGCHAR_TYPE ? 64 : CS_UNUSED;
+    bool fixed = param->type != CS_IMAGE_TYPE && param->type != CS_LONGCHAR_TYPE;
+    return ct_param(command, &format, (void *)(uintptr_t)param->bytes, fixed ? CS_UNUSED : param->len,
+                    param->bytes ? 0 : -1) == CS_SUCCEED;
+}
+
+static bool send_request(ss_conn *conn, const char *sql, const ss_param *params, size_t n)
+{
+    if (ct_command(conn->command, CS_LANG_CMD, sql, CS_NULLTERM, CS_UNUSED) != CS_SUCCEED)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!add_param(conn->command, i, &params[i]))
+            return false;           /* sent now, it would go out without any */
+    CS_RETCODE rc = ct_send(conn->command);
+    if (rc == CS_CANCELED)          /* a cancel that came late was waiting for it; nothing was sent */
+        rc = ct_send(conn->command);
+    conn->sent = true;
+    if (rc != CS_SUCCEED)
+        conn->broken = true;        /* bytes that were left over would begin the next request */
+    return rc == CS_SUCCEED;
+}
+
+/* One column of the row that is being read. */
+typedef struct cell {
+    CS_BIGINT number;
+    CS_INT copied;
+    CS_SMALLINT indicator;
+    char small[TEXT_BUFFER];
+    char *large;                    /* the whole text where it did not fit */
+    size_t large_len;
+} cell;
+
+static bool bind_column(CS_COMMAND *command, size_t i, rq_type type, cell *c)
+{
+    CS_DATAFMT format;
+    memset(&format, 0, sizeof format);
+    bool text = type == RQ_TEXT || type == RQ_GUID;
+    format.datatype = text ? CS_CHAR_TYPE : CS_BIGINT_TYPE;
+    format.format = CS_FMT_UNUSED;
+    format.count = 1;
+    format.maxlength = text ? TEXT_BUFFER : (CS_INT)sizeof c->number;
+    return ct_bind(command, (CS_INT)i + 1, &format, text ? (void *)c->small : (void *)&c->number, &c->copied,
+                   &c->indicator) == CS_SUCCEED;
+}
+
+/* Reads a text that did not fit its buffer. */
+static bool read_whole(CS_COMMAND *command, size_t i, cell *c)
+{
+    size_t room = TEXT_BUFFER;
+    c->large_len = 0;
+    for (;;) {
+        CS_INT got = 0;
+        char *more = realloc(c->large, room *= 2);
+        if (!more)
+            return false;
+        c->large = more;
+        CS_INT step = room - c->large_len > 0x7ffffff0 ? 0x7ffffff0 : (CS_INT)(room - c->large_len);
+        CS_RETCODE rc = ct_get_data(command, (CS_INT)i + 1, c->large + c->large_len, step, &got);
+        c->large_len += (size_t)got;
+        if (rc == CS_END_ITEM || rc == CS_END_DATA)
+            return true;
+        if (rc != CS_SUCCEED)
+            return false;
+    }
+}
+
+typedef struct reader {
+    ss_conn *conn;
+    ss_rows *to;
+    cell *cells;
+    size_t n;                       /* columns, the index included */
+    bool ended;                     /* the reply was read to its end: the next request may be sent */
+} reader;
+
+static rq_type column_type(const ss_rows *to, size_t i)
+{
+    if (!to->indexed)
+        return to->columns[i];
+    return i == 0 ? RQ_INT : to->columns[i - 1];
+}
+
+static rq_value value_of(const cell *c, rq_type type, rq_guid *guid)
+{
+    if (c->indicator == -1)
+        return (rq_value){ .present = false };
+    if (type == RQ_INT || type == RQ_BIGINT || type == RQ_BIT)
+        return rq_number(c->number);
+    if (type == RQ_TEXT)
+        return c->large ? rq_bytes(c->large, c->large_len) : rq_bytes(c->small, (size_t)c->copied);
+    char text[37];
+    memcpy(text, c->small, 36);
+    text[36] = 0;
+    return c->copied == 36 && rq_guid_parse(text, guid) ? rq_guid_value(guid) : (rq_value){ .present = false };
+}
+
+/* Hands a row over. What does not fit its buffer is told by CS_ROW_FAIL, and the row stays current. */
+static renderq_status hand_row(reader *r, bool cut)
+{
+    rq_value columns[RQ_COLUMNS_MAX + 1] = { { .present = false } };
+    rq_guid guids[RQ_COLUMNS_MAX + 1];
+    renderq_status status = RENDERQ_OK;
+    for (size_t i = 0; i < r->n && status == RENDERQ_OK; i++) {
+        rq_type type = column_type(r->to, i);
+        cell *c = &r->cells[i];
+        if (cut && type == RQ_TEXT && c->indicator != -1 && c->copied >= TEXT_BUFFER
+            && !read_whole(r->conn->command, i, c))
+            status = rq_error_set(r->conn->base.session->error, RENDERQ_NOMEM, 0, "out of memory for a row");
+        columns[i] = value_of(c, type, &guids[i]);
+    }
+    size_t first = r->to->indexed ? 1 : 0;
+    if (status == RENDERQ_OK)
+        status = r->to->row(r->to->arg, first ? (size_t)columns[0].number : 0, columns + first);
+    for (size_t i = 0; i < r->n; i++) {
+        free(r->cells[i].large);
+        r->cells[i].large = NULL;
+    }
+    return status;
+}
+
+/* Fetches the rows of one result. After a refusal the rest is read and thrown away. */
+static CS_RETCODE fetch_rows(reader *r)
+{
+    CS_INT described = 0;
+    CS_COMMAND *command = r->conn->command;
+    if (ct_res_info(command, CS_NUMDATA, &described, CS_UNUSED, NULL) != CS_SUCCEED)
+        return CS_FAIL;
+    bool wanted = r->to && (size_t)described == r->n;
+    if (r->to && !wanted)
+        r->to->refused = rq_error_set(r->conn->base.session->error, RENDERQ_FAILED, 0,
+                                      "the server answered %d columns instead of %zu", (int)described, r->n);
+    for (size_t i = 0; wanted && i < r->n; i++)
+        if (!bind_column(command, i, column_type(r->to, i), &r->cells[i]))
+            return CS_FAIL;
+    CS_INT rows = 0;
+    CS_RETCODE rc;
+    while ((rc = ct_fetch(command, CS_UNUSED, CS_UNUSED, CS_UNUSED, &rows)) == CS_SUCCEED || rc == CS_ROW_FAIL) {
+        if (wanted && r->to->refused == RENDERQ_OK)
+            r->to->refused = hand_row(r, rc == CS_ROW_FAIL);
+        if (!rq_ss_check_time(r->conn))
+            return CS_FAIL;         /* a server that trickles gives no tick */
+    }
+    return rc;
+}
+
+/* True: the reply was read to its end and was whole. */
+static bool read_reply(reader *r)
+{
+    CS_INT type;
+    CS_RETCODE rc;
+    bool whole = true;
+    while ((rc = ct_results(r->conn->command, &type)) == CS_SUCCEED) {
+        if (type == CS_ROW_RESULT || type == CS_STATUS_RESULT || type == CS_PARAM_RESULT) {
+            reader skip = { .conn = r->conn };
+            whole = fetch_rows(type == CS_ROW_RESULT ? r : &skip) == CS_END_DATA && whole;
+        } else if (type == CS_CMD_FAIL) {
+            whole = false;
+        }
+        if (!rq_ss_check_time(r->conn))
+            return false;
+    }
+    r->ended = rc == CS_END_RESULTS || rc == CS_CANCELED;
+    return rc == CS_END_RESULTS && whole;
+}
+
+static bool is_connected(ss_conn *conn)
+{
+    CS_INT state = 0;
+    return ct_con_props(conn->link, CS_GET, CS_CON_STATUS, &state, CS_UNUSED, NULL) == CS_SUCCEED
+           && (state & CS_CONSTAT_CONNECTED) && !(state & CS_CONSTAT_DEAD);
+}
+
+static renderq_status exchange(ss_conn *conn, const char *sql, const ss_param *params, size_t n, reader *r,
+                               const char *doing)
+{
+    if (ct_cmd_alloc(conn->link, &conn->command) != CS_SUCCEED)
+        return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "%s: out of memory", doing);
+    bool whole = send_request(conn, sql, params, n) && read_reply(r);
+    if (conn->sent && (!r->ended || !is_connected(conn)))
+        conn->broken = true;
+    ct_cmd_drop(conn->command);     /* before its connection, which does not free it */
+    conn->command = NULL;
+    if (!whole && !conn->sent && !conn->fault.seen)
+        return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "%s: out of memory; nothing was done", doing);
+    if (!whole || conn->fault.seen || conn->timed_out || conn->interrupted)
+        return rq_ss_error(conn, doing);
+    return r->to ? r->to->refused : RENDERQ_OK;
+}
+
+/* A request that failed or was stopped on its way may have left its own transaction open; the next one would be part of
+ * that, and never be committed. */
+static void end_transaction(ss_conn *conn)
+{
+    rq_error *error = conn->base.session->error, before = *error;
+    reader none = { .conn = conn };
+    rq_ss_begin(conn);
+    conn->tidying = true;
+    if (exchange(conn, rq_ss_rollback, NULL, 0, &none, "rollback") != RENDERQ_OK)
+        conn->broken = true;
+    conn->tidying = false;
+    *error = before;
+}
+
+renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *params, size_t n, ss_rows *to,
+                             const char *doing)
+{
+    reader r = { .conn = conn, .to = to, .n = to ? to->n_columns + to->indexed : 0 };
+    if (conn->broken)
+        return rq_error_set(conn->base.session->error, RENDERQ_DISCONNECTED, 0, "%s: the connection broke before", doing);
+    if (to) {
+        to->refused = RENDERQ_OK;
+        r.cells = calloc(r.n, sizeof *r.cells);
+        if (!r.cells)
+            return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "%s: out of memory; nothing was done", doing);
+    }
+    rq_ss_begin(conn);
+    current = conn;
+    renderq_status status = exchange(conn, sql, params, n, &r, doing);
+    bool failed = !r.ended || conn->fault.seen || conn->timed_out || conn->interrupted;
+    if (failed && conn->sent && !conn->broken && !conn->in_transaction && !conn->attached)
+        end_transaction(conn);
+    current = NULL;
+    free(r.cells);
+    return status;
+}

@@ -1,0 +1,16 @@
+-- started_many: which hand-outs of a batch whose reply was lost took effect; token is the fresh one.
+DECLARE @items nvarchar(max) = N'[{"i":0,"id":"5F1D2C3B-4A59-4687-9A0B-019AD0000000",'
+        + N'"token":"0D6E5F4C-3B2A-4190-8F7E-6D5C4B3A2918"}]';
+-- statement
+DECLARE @jobs TABLE (
+    i int NOT NULL PRIMARY KEY, JobId uniqueidentifier NOT NULL, LeaseToken uniqueidentifier NOT NULL);
+INSERT INTO @jobs (i, JobId, LeaseToken)
+SELECT i, JobId, LeaseToken
+  FROM OPENJSON(@items)
+  WITH (i int '$.i', JobId uniqueidentifier '$.id', LeaseToken uniqueidentifier '$.token');
+
+SELECT x.i, j.LeaseSeconds, DATEDIFF_BIG(MILLISECOND, '1970-01-01', j.StartedAtUtc),
+       DATEDIFF_BIG(MILLISECOND, '1970-01-01', j.LockedAtUtc)
+  FROM @jobs AS x
+  JOIN [dbo].[VideoRenderJobs] AS j WITH (READCOMMITTEDLOCK) ON j.JobId = x.JobId AND j.LeaseToken = x.LeaseToken
+ WHERE j.LeasedAtUtc = j.LockedAtUtc AND j.Status = 'Processing';

@@ -1,0 +1,357 @@
+"""A session: what a client asks after its login, one request at a time, and the tokens that answer it."""
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Optional
+
+import login
+import script
+import wire
+from contract import ITEM_COLUMN, Statement
+from login import Login, Policy
+from script import Call, Scripts
+from statements import Cancelled, Database, Files
+from wire import Column, Message, ProtocolError, Reader, SqlError, Stream, Type, Value, refused
+
+NO_TRANSACTION = bytes(8)
+SP_EXECUTESQL = 10
+DESCRIPTOR_HEADER = 2
+BEGIN_XACT, COMMIT_XACT, ROLLBACK_XACT, SET = 0xD4, 0xD5, 0xD2, 0xBE
+BATCHES = {"begin": "BEGIN TRANSACTION", "commit": "COMMIT TRANSACTION",
+           "rollback": "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"}
+FATAL = 20                          # an error of this severity ends the connection
+
+# What SQL Server wants of every session that writes to a table with filtered indexes. ARITHABORT is one of them, and
+# ANSI_WARNINGS implies it.
+FILTERED_INDEX = {"QUOTED_IDENTIFIER": True, "ANSI_NULLS": True, "ANSI_PADDING": True, "ANSI_WARNINGS": True,
+                  "CONCAT_NULL_YIELDS_NULL": True, "NUMERIC_ROUNDABORT": False}
+DEFAULTS = {"QUOTED_IDENTIFIER": False, "ANSI_NULLS": False, "ANSI_PADDING": False, "ANSI_WARNINGS": False,
+            "ANSI_NULL_DFLT_ON": False, "CONCAT_NULL_YIELDS_NULL": True, "ARITHABORT": False,
+            "NUMERIC_ROUNDABORT": False, "XACT_ABORT": False, "NOCOUNT": False, "IMPLICIT_TRANSACTIONS": False,
+            "CURSOR_CLOSE_ON_COMMIT": False}
+ODBC_SETS = ("QUOTED_IDENTIFIER", "ANSI_NULLS", "ANSI_PADDING", "ANSI_WARNINGS", "ANSI_NULL_DFLT_ON")
+UNLIMITED, SMALL_TEXT = 2**31 - 1, 4096
+SWITCH = re.compile(r"SET\s+([A-Z_]+(?:\s*,\s*[A-Z_]+)*)\s+(ON|OFF)\b\s*;?\s*")
+NUMBER = re.compile(r"SET\s+(TEXTSIZE|LOCK_TIMEOUT)\s+(-?\d{1,10})\b\s*;?\s*")
+WORDS = re.compile(r"(?:SET\s+DEADLOCK_PRIORITY\s+(?:LOW|NORMAL|HIGH|-?\d+)"
+                   r"|SET\s+TRANSACTION\s+ISOLATION\s+LEVEL\s+READ\s+COMMITTED)\b\s*;?\s*|--[^\n]*\n\s*")
+SESSION_COLUMNS = (Column("", Type(wire.INT4, 4), False), Column("", Type(wire.INTN, 4), True))
+SESSION_ROW = (0, 150)
+
+
+@dataclass
+class Server:
+    """What all sessions share."""
+    database: Path
+    policy: Policy
+    statements: dict[str, Statement]
+    scripts: Scripts
+    files: Files
+    log: Callable[[str], None]
+
+
+class Session:
+    def __init__(self, stream: Stream, server: Server, number: int) -> None:
+        self.stream, self.server, self.number = stream, server, number
+        self.options = dict(DEFAULTS)
+        self.text_size = SMALL_TEXT
+        self.trancount = 0
+        self.descriptor = NO_TRANSACTION
+        self.database: Optional[Database] = None
+        self.running = False            # a request, which the client can give up
+        self.over = False
+
+    def log(self, text: str) -> None:
+        self.server.log(f"{self.number} {text}")
+
+    # -- its life --
+
+    def run(self) -> None:
+        logged_in = False
+        try:
+            self.start(login.log_in(self.stream, self.server.policy))
+            logged_in = True
+            while not self.over and (message := self.stream.read_message()) is not None:
+                self.send(self.answer(message))
+            self.log("closed")
+        except login.Refused as error:
+            self.log(f"login refused: {error}")
+        except wire.Disconnected:
+            self.log("the client is gone")
+        except ProtocolError as error:
+            self.log(f"protocol error: {error}")
+            if logged_in:
+                self.complain(error)
+        finally:
+            if self.database is not None:
+                self.database.close()       # rolls back
+            self.stream.close()
+
+    def start(self, what: Login) -> None:
+        encrypted = "encrypted" if self.stream.tls else "plain"
+        self.log(f"login {what.user!r} {what.application!r} TDS 7.4 packets of {self.stream.packet_size} {encrypted}")
+        if what.odbc:
+            self.options.update(dict.fromkeys(ODBC_SETS, True))
+            self.text_size = UNLIMITED
+        self.database = Database(self.server.database, self.server.files, self.given_up)
+
+    def complain(self, error: ProtocolError) -> None:
+        text = f"The incoming tabular data stream (TDS) protocol stream is incorrect. tdsd: {error}"
+        try:
+            self.stream.write_message(wire.REPLY, wire.error(4002, FATAL, text) + wire.done(wire.DONE, wire.FAILED))
+            self.stream.poll()              # closing with bytes unread would take the reply back
+        except (wire.Disconnected, ProtocolError):
+            pass
+
+    def given_up(self) -> bool:
+        """Whether there is an attention for the running request."""
+        if not self.running:
+            return False
+        if self.stream.attention_waits():
+            return True
+        if self.stream.closed:
+            raise wire.Disconnected
+        return False
+
+    # -- requests and replies --
+
+    def answer(self, message: Message) -> list[bytes]:
+        if message.kind == wire.ATTENTION:
+            self.log("attention, and nothing was running")
+            return [wire.done(wire.DONE, wire.ATTN)]
+        if message.kind not in (wire.BATCH, wire.RPC):
+            raise ProtocolError(f"a message of type {message.kind:#04x} is not known here")
+        self.running = True
+        try:
+            return self.answer_rpc(message.data) if message.kind == wire.RPC else self.answer_batch(message.data)
+        except Cancelled:
+            return self.answer_attention()
+        finally:
+            self.running = False
+
+    def answer_attention(self) -> list[bytes]:
+        """The running request is given up; the attention is taken out of what has come."""
+        message = self.stream.read_message()
+        assert message is not None and message.kind == wire.ATTENTION
+        self.log("attention")
+        tokens = self.end_transaction(wire.ENV_ROLLBACK) if self.options["XACT_ABORT"] else []
+        return tokens + [wire.done(wire.DONE, wire.ATTN)]
+
+    def send(self, tokens: list[bytes]) -> None:
+        """Sends a reply; an attention in the middle of it cuts it behind a token."""
+        packer = wire.Packer(self.stream)
+        for token in tokens:
+            if self.stream.attention_waits():
+                for last in self.answer_attention():
+                    packer.put(last)
+                break
+            packer.put(token)
+        packer.end()
+
+    def failed(self, error: SqlError, text: str) -> list[bytes]:
+        """The tokens of an error, and of what it does to the transaction."""
+        self.log(f"error {error.number}: {error}")
+        self.over = error.severity >= FATAL
+        assert self.database is not None
+        aborts = self.options["XACT_ABORT"] and "SET XACT_ABORT OFF" not in text
+        lost = not self.database.in_transaction
+        return [error.token()] + (self.end_transaction(wire.ENV_ROLLBACK) if aborts or lost else [])
+
+    def read_headers(self, reader: Reader) -> None:
+        """ALL_HEADERS: the one header that says which transaction the client thinks it is in."""
+        total, length, kind = reader.number(4), reader.number(4), reader.number(2)
+        if (total, length, kind) != (22, 18, DESCRIPTOR_HEADER):
+            raise ProtocolError(f"ALL_HEADERS has {total} bytes, and its first header is of type {kind}")
+        descriptor, outstanding = reader.take(8), reader.number(4)
+        if outstanding != 1:
+            raise ProtocolError(f"ALL_HEADERS tells of {outstanding} outstanding requests")
+        if descriptor != self.descriptor:
+            raise SqlError(3989, "New request is not allowed to start because it should come with valid transaction "
+                                 f"descriptor. tdsd: {descriptor.hex()} instead of {self.descriptor.hex()}")
+
+    # -- transactions --
+
+    def end_transaction(self, how: int) -> list[bytes]:
+        """Commits or rolls back what is open, and tells the client."""
+        if self.trancount == 0:
+            return []
+        assert self.database is not None
+        if how == wire.ENV_COMMIT:
+            self.database.commit()
+        else:
+            self.database.rollback()
+        token = wire.envchange(how, b"", self.descriptor)
+        self.trancount, self.descriptor = 0, NO_TRANSACTION
+        self.log("committed" if how == wire.ENV_COMMIT else "rolled back")
+        return [token]
+
+    def begin(self) -> list[bytes]:
+        self.trancount += 1
+        if self.trancount > 1:
+            return [wire.done(wire.DONE, 0, BEGIN_XACT)]
+        assert self.database is not None
+        self.database.begin()
+        self.descriptor = os.urandom(7) + b"\x01"
+        return [wire.envchange(wire.ENV_BEGIN, self.descriptor), wire.done(wire.DONE, 0, BEGIN_XACT)]
+
+    def commit(self) -> list[bytes]:
+        if self.trancount == 0:
+            raise SqlError(3902, "The COMMIT TRANSACTION request has no corresponding BEGIN TRANSACTION.")
+        tokens = []
+        if self.trancount == 1:
+            tokens = self.end_transaction(wire.ENV_COMMIT)
+        else:
+            self.trancount -= 1
+        return tokens + [wire.done(wire.DONE, 0, COMMIT_XACT)]
+
+    def rollback(self) -> list[bytes]:
+        return self.end_transaction(wire.ENV_ROLLBACK) + [wire.done(wire.DONE, 0, ROLLBACK_XACT)]
+
+    # -- batches --
+
+    def answer_batch(self, data: bytes) -> list[bytes]:
+        reader, text = Reader(data, "a batch"), ""
+        try:
+            self.read_headers(reader)
+            text = self.rest_as_text(reader)
+            return self.run_batch(text)
+        except SqlError as error:
+            return self.failed(error, text) + [wire.done(wire.DONE, wire.FAILED)]
+
+    @staticmethod
+    def rest_as_text(reader: Reader) -> str:
+        if reader.left() % 2:
+            raise ProtocolError("a batch has an odd number of bytes")
+        return reader.ucs2(reader.left() // 2)
+
+    def run_batch(self, text: str) -> list[bytes]:
+        if number := re.fullmatch(r"\s*set textsize (\d+)\s*", text, flags=re.I):
+            self.text_size = int(number[1])         # FreeTDS itself, where its configuration says so
+            return [wire.done(wire.DONE, 0, SET)]
+        name, rest = script.first_line(text)
+        self.log(f"batch {name}")
+        if name in BATCHES:
+            if rest.strip() != BATCHES[name]:
+                raise refused(f"{name}: the text is {rest.strip()[:60]!r} instead of {BATCHES[name]!r}")
+            return {"begin": self.begin, "commit": self.commit, "rollback": self.rollback}[name]()
+        if name == "session":
+            return self.set_session(rest)
+        if name == "schema":
+            return self.make_table(rest)
+        statement = self.server.statements.get(name)
+        if statement is None or statement.params:
+            raise refused(f"{name}: there is no such batch")
+        call = script.read_call(self.server.scripts, self.server.statements, text, "", [])
+        return self.run_call(call, wire.DONE) + [wire.done(wire.DONE, 0)]
+
+    def set_session(self, text: str) -> list[bytes]:
+        """SET statements, and at the end a SELECT of what the client wants to know of the server."""
+        assert self.database is not None
+        at = len(text) - len(text.lstrip())
+        while not text.startswith("SELECT ", at):
+            if match := SWITCH.match(text, at):
+                for option in re.split(r"\s*,\s*", match[1]):
+                    if option not in self.options:
+                        raise refused(f"session: SET {option} is not known here")
+                    self.options[option] = match[2] == "ON"
+            elif match := NUMBER.match(text, at):
+                if match[1] == "TEXTSIZE":
+                    self.text_size = UNLIMITED if match[2] == "-1" else int(match[2]) or SMALL_TEXT
+                else:
+                    self.database.lock_timeout_ms = int(match[2])
+            else:
+                match = WORDS.match(text, at)
+                if not match:
+                    raise refused(f"session: not understood: {text[at:at + 60]!r}")
+            self.log(match[0].strip())
+            at = match.end()
+        return [wire.done(wire.DONE, wire.MORE, SET), wire.colmetadata(SESSION_COLUMNS),
+                wire.row(SESSION_COLUMNS, SESSION_ROW, self.text_size),
+                wire.done(wire.DONE, wire.COUNT, wire.SELECT, 1)]
+
+    def make_table(self, text: str) -> list[bytes]:
+        table = self.server.scripts.table_of_batch("schema", text)
+        if table is not None:
+            assert self.database is not None
+            self.database.create(table)             # each time, since that does no harm
+        return [wire.done(wire.DONE, 0)]
+
+    # -- sp_executesql --
+
+    def answer_rpc(self, data: bytes) -> list[bytes]:
+        reader, text = Reader(data, "an RPC"), ""
+        try:
+            self.read_headers(reader)
+            text, definitions, values = self.read_executesql(reader)
+            call = script.read_call(self.server.scripts, self.server.statements, text, definitions, values)
+            self.log(f"rpc {call.name} {call.table.shown} {len(call.items)}")
+            return self.run_call(call, wire.DONEINPROC) + [wire.return_status(0), wire.done(wire.DONEPROC, 0)]
+        except SqlError as error:
+            return self.failed(error, text) + [wire.return_status(error.number),
+                                               wire.done(wire.DONEPROC, wire.FAILED)]
+
+    def read_executesql(self, reader: Reader) -> tuple[str, str, list[tuple[Type, Optional[bytes]]]]:
+        length = reader.number(2)
+        procedure = reader.number(2) if length == 0xFFFF else reader.ucs2(length)
+        if procedure not in (SP_EXECUTESQL, "sp_executesql"):
+            raise refused(f"an RPC of {procedure!r}; only sp_executesql is known")
+        if flags := reader.number(2):
+            raise refused(f"an RPC with option flags {flags:#06x}")
+        values = []
+        while reader.left():
+            if reader.data[reader.at] in (0x80, 0xFE, 0xFF):
+                raise refused("several RPCs in one message")
+            values.append(self.read_param(reader))
+        texts = []
+        for kind, value in values[:2]:
+            if kind.code not in (wire.NVARCHAR, wire.NTEXT):
+                raise SqlError(214, "Procedure expects parameter '@statement' of type 'ntext/nchar/nvarchar'.")
+            texts.append((value or b"").decode("utf-16-le", "replace"))
+        if not texts or not texts[0]:
+            raise refused("sp_executesql without a statement")
+        return texts[0], texts[1] if len(texts) > 1 else "", values[2:]
+
+    @staticmethod
+    def read_param(reader: Reader) -> tuple[Type, Optional[bytes]]:
+        name = reader.ucs2(reader.number(1))
+        if name:
+            raise refused(f"a value is named {name}; values go by their order")
+        if status := reader.number(1):
+            raise refused(f"a value has status {status:#04x}; there are no outputs and no defaults")
+        kind = wire.read_type(reader)
+        return kind, wire.read_bytes(reader, kind)
+
+    # -- statements --
+
+    def run_call(self, call: Call, done: int) -> list[bytes]:
+        """The rows of a statement and their counts. Something has to follow them."""
+        assert self.database is not None
+        if self.server.files.files[call.statement.name].writes:
+            self.check_options()
+        answer = self.database.run(call)
+        counted = not (self.options["NOCOUNT"] or "SET NOCOUNT ON" in call.text)
+        columns = ((ITEM_COLUMN,) if call.many else ()) + call.statement.columns
+        tokens = [wire.done(done, wire.MORE | wire.COUNT, command, count)
+                  for command, count in answer.changed if counted]
+        if answer.rows or call.many or not call.statement.silent:
+            # Where nothing orders the rows, they come in the order that a client is least likely to count on.
+            rows = answer.rows if call.statement.ordered else answer.rows[::-1]
+            tokens.append(wire.colmetadata(columns))
+            tokens += [self.row(call, columns, [item, *values] if call.many else values) for item, values in rows]
+            tokens.append(wire.done(done, wire.MORE | (wire.COUNT if counted else 0), wire.SELECT, len(rows)))
+        return tokens
+
+    def row(self, call: Call, columns: tuple[Column, ...], values: list[Value]) -> bytes:
+        try:
+            return wire.row(columns, values, self.text_size)
+        except ValueError as error:
+            raise refused(f"{call.name}: {error}") from error
+
+    def check_options(self) -> None:
+        wrong = [option for option, wanted in FILTERED_INDEX.items() if self.options[option] != wanted]
+        if wrong:
+            raise SqlError(1934, "UPDATE failed because the following SET options have incorrect settings: "
+                                 f"'{', '.join(wrong)}'.")

@@ -1,0 +1,12 @@
+-- expect used: @output_url is declared and never read
+-- complete: the job is done. The token stays, so that a repeat can tell its own success.
+DECLARE @id uniqueidentifier = '5F1D2C3B-4A59-4687-9A0B-019AD0000000',
+        @token uniqueidentifier = '0D6E5F4C-3B2A-4190-8F7E-6D5C4B3A2918',
+        @output_url nvarchar(2049) = NULL;
+-- statement
+UPDATE [dbo].[VideoRenderJobs]
+   SET Status = 'Completed', CompletedAtUtc = SYSUTCDATETIME(), OutputUrl = OutputUrl,
+       LeasedAtUtc = NULL
+ WHERE JobId = @id AND LeaseToken = @token AND LeasedAtUtc = LockedAtUtc AND Status = 'Processing';
+IF @@ROWCOUNT > 0
+    SELECT 1;
