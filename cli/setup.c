@@ -118,7 +118,8 @@ exit_code run_schema(cli *c, int argc, char **argv)
         return CODE_USAGE;
     const char *script = find_script(url_scheme(c, scheme, sizeof scheme));
     if (!script)
-        return wrong_usage(c, "the script for %s is not printed here: it is the file sql/%s/schema.sql", scheme, scheme);
+        return wrong_usage(c, "the script for %s is not printed here: it is the file sql/%s/schema.sql", scheme,
+                           scheme);
     char *name = queue_name(c);
     exit_code code = CODE_DONE;
     bool good = plain_name(name);

@@ -108,8 +108,8 @@ static renderq_status check_job(renderq *h, const char *where, const renderq_new
     if (status == RENDERQ_OK)
         status = rq_check_text(h, where, &rq_dedup_key_field, job->dedup_key);
     if (status == RENDERQ_OK && job->max_retries < RENDERQ_NO_RETRY)
-        status = rq_fault(h, RENDERQ_INVALID, "%smax_retries is %d: it is a number, 0 for %d, or RENDERQ_NO_RETRY", where,
-                          job->max_retries, RENDERQ_RETRIES_DEFAULT);
+        status = rq_fault(h, RENDERQ_INVALID, "%smax_retries is %d: it is a number, 0 for %d, or RENDERQ_NO_RETRY",
+                          where, job->max_retries, RENDERQ_RETRIES_DEFAULT);
     if (status == RENDERQ_OK)
         status = rq_check_delay(h, where, "delay_ms", job->delay_ms);
     return status;

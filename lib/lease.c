@@ -105,9 +105,10 @@ renderq_status renderq_release(renderq *h, const renderq_job *job, int64_t delay
 /* A job claimed ahead of its turn does not count until it is started, so nobody may finish it before. */
 static renderq_status check_started(renderq *h, const char *where, const renderq_job *job)
 {
-    return job->started_at_ms ? RENDERQ_OK
-                              : rq_fault(h, RENDERQ_INVALID, "%sjob %s was claimed unstarted: renderq_start_many() first",
-                                         where, job->id.text);
+    if (job->started_at_ms)
+        return RENDERQ_OK;
+    return rq_fault(h, RENDERQ_INVALID, "%sjob %s was claimed unstarted: renderq_start_many() first", where,
+                    job->id.text);
 }
 
 /* The delay that a failure asks for, in the statement's terms. */

@@ -154,7 +154,8 @@ renderq_status renderq_retry(renderq *h, const char *name, const renderq_id *id,
         rq_guid_print(&o.holder, &text);
         if (holder)
             *holder = text;
-        return rq_fault(h, RENDERQ_DUPLICATE, "job %s, which is live, holds the dedup key of job %s", text.text, id->text);
+        return rq_fault(h, RENDERQ_DUPLICATE, "job %s, which is live, holds the dedup key of job %s", text.text,
+                        id->text);
     }
     o.said = o.said == RQ_DONE;
     return judge(h, queue, id, &o, RENDERQ_QUEUED, "retried");
@@ -300,8 +301,8 @@ renderq_status renderq_purge(renderq *h, const char *name, int64_t older_than_s,
     renderq_status status = enter(h, name, &room, &queue);
     if (status == RENDERQ_OK && (older_than_s < 60 || older_than_s > RENDERQ_DELAY_MAX_MS / 1000))
         status = rq_fault(h, RENDERQ_INVALID,
-                          "older_than_s is %lld: it is 60 or more, so that a call that is being repeated still finds its "
-                          "job, and at most %lld", (long long)older_than_s, (long long)(RENDERQ_DELAY_MAX_MS / 1000));
+                          "older_than_s is %lld: it is 60 or more, so that a call that is being repeated still finds "
+                          "its job, and at most %lld", (long long)older_than_s, (long long)(RENDERQ_DELAY_MAX_MS / 1000));
     if (status != RENDERQ_OK)
         return status;
     rq_value values[] = { rq_number(older_than_s), rq_number(BATCH) };

@@ -3,8 +3,8 @@
  * A file may hold several statements. If its first one only reads and a later one writes, the first is a look: it
  * runs before the write lock is taken, its rows stay here, and when it finds none the others are not run. Everything
  * else that writes runs in one BEGIN IMMEDIATE. The first statement that hands rows back is the answer: those behind
- * it are not run, so what asks why nothing was changed costs nothing where something was. Opening and error texts are in sqlite_open.c, the schema in
- * sqlite_schema.c. */
+ * it are not run, so what asks why nothing was changed costs nothing where something was. Opening and error texts are
+ * in sqlite_open.c, the schema in sqlite_schema.c. */
 #include "sqlite.h"
 
 #include <stdlib.h>
@@ -440,7 +440,8 @@ static renderq_status sqlite_run(rq_conn *base, const rq_queue *queue, rq_statem
         rq_sqlite_undo_work(conn);
     if (in_transaction && (!conn->db || sqlite3_get_autocommit(conn->db))) {
         rq_error *error = base->session->error;
-        status = rq_error_set(error, RENDERQ_ABORTED, error->native, "the transaction was rolled back: %s", error->text);
+        status = rq_error_set(error, RENDERQ_ABORTED, error->native, "the transaction was rolled back: %s",
+                              error->text);
     }
     return status;
 }

@@ -42,7 +42,8 @@ static int add_missing(sqlite_conn *conn, sqlite3 *scratch, const char *table, c
 static int upgrade(sqlite_conn *conn, const char *table, const char *sql, char **refused)
 {
     sqlite3 *scratch = NULL;
-    int rc = sqlite3_open_v2(":memory:", &scratch, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY, NULL);
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY;
+    int rc = sqlite3_open_v2(":memory:", &scratch, flags, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(scratch, sql, NULL, NULL, NULL);
     if (rc == SQLITE_OK)
@@ -126,7 +127,8 @@ renderq_status rq_sqlite_create(rq_conn *base, const rq_queue *queue)
     if (refused)
         status = not_a_queue(conn, queue->name.table, refused);
     else if ((rc & 0xff) == SQLITE_ERROR)
-        status = rq_error_set(base->session->error, RENDERQ_SCHEMA, rc, "making the queue \"%s\": %s; nothing was changed",
+        status = rq_error_set(base->session->error, RENDERQ_SCHEMA, rc,
+                              "making the queue \"%s\": %s; nothing was changed",
                               queue->name.table, sqlite3_errmsg(conn->db));
     else if (rc != SQLITE_OK)
         status = rq_sqlite_error(conn, rc, "making the queue");

@@ -94,8 +94,8 @@ renderq_status rq_ss_error(ss_conn *conn, const char *doing)
         return told_by_server(conn, doing);
     if (conn->fault.seen && conn->fault.number == SS_CONVERSION_MESSAGE)
         return rq_error_set(session->error, RENDERQ_FAILED, conn->fault.number,
-                            "%s: it was done, but a text in the table is not valid Unicode (half of a surrogate pair) and "
-                            "cannot be handed out: correct that row", doing);
+                            "%s: it was done, but a text in the table is not valid Unicode (half of a surrogate pair) "
+                            "and cannot be handed out: correct that row", doing);
     if (conn->interrupted)
         return rq_error_set(session->error, conn->sent ? RENDERQ_UNCERTAIN : RENDERQ_INTERRUPTED, 0, "%s: interrupted",
                             doing);

@@ -28,7 +28,8 @@ static bool connected_before;
 
 /* ---- messages ---- */
 
-static void note(ss_conn *conn, bool server, int number, int state, int severity, int line, const char *text, size_t len)
+static void note(ss_conn *conn, bool server, int number, int state, int severity, int line, const char *text,
+                 size_t len)
 {
     ss_fault *fault = &conn->fault;
     if (fault->seen)
@@ -471,7 +472,8 @@ static renderq_status exchange(ss_conn *conn, const char *sql, const ss_param *p
     ct_cmd_drop(conn->command);     /* before its connection, which does not free it */
     conn->command = NULL;
     if (!whole && !conn->sent && !conn->fault.seen)
-        return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "%s: out of memory; nothing was done", doing);
+        return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "%s: out of memory; nothing was done",
+                                doing);
     if (!whole || conn->fault.seen || conn->timed_out || conn->interrupted)
         return rq_ss_error(conn, doing);
     return r->to ? r->to->refused : RENDERQ_OK;
@@ -496,12 +498,14 @@ renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *par
 {
     reader r = { .conn = conn, .to = to, .n = to ? to->n_columns + to->indexed : 0 };
     if (conn->broken)
-        return rq_error_set(conn->base.session->error, RENDERQ_DISCONNECTED, 0, "%s: the connection broke before", doing);
+        return rq_error_set(conn->base.session->error, RENDERQ_DISCONNECTED, 0, "%s: the connection broke before",
+                            doing);
     if (to) {
         to->refused = RENDERQ_OK;
         r.cells = calloc(r.n, sizeof *r.cells);
         if (!r.cells)
-            return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "%s: out of memory; nothing was done", doing);
+            return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "%s: out of memory; nothing was done",
+                                doing);
     }
     rq_ss_begin(conn);
     current = conn;
