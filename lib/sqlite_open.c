@@ -261,6 +261,22 @@ static renderq_status refuse(sqlite_conn *conn, const char *file_system)
                         conn->path, file_system);
 }
 
+/* SQLite falls back to reading what it may not write. So it does with a file that another process makes between its two
+ * tries, and then the next one succeeds. */
+static int open_to_write(sqlite_conn *conn, int flags)
+{
+    for (int tries = 0; tries < 3; tries++) {
+        sqlite3_close(conn->db);
+        conn->db = NULL;
+        int rc = sqlite3_open_v2(conn->path, &conn->db, flags, NULL);
+        if (rc != SQLITE_OK || sqlite3_db_readonly(conn->db, "main") != 1)
+            return rc;
+        if (faccessat(AT_FDCWD, conn->path, W_OK, AT_EACCESS) != 0)
+            break;
+    }
+    return SQLITE_READONLY;
+}
+
 renderq_status rq_sqlite_open_file(sqlite_conn *conn, bool create)
 {
     const rq_session *session = conn->base.session;
@@ -275,9 +291,7 @@ renderq_status rq_sqlite_open_file(sqlite_conn *conn, bool create)
 
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create ? SQLITE_OPEN_CREATE : 0);
-    int rc = sqlite3_open_v2(conn->path, &conn->db, flags, NULL);
-    if (rc == SQLITE_OK && sqlite3_db_readonly(conn->db, "main") == 1)
-        rc = SQLITE_READONLY;       /* SQLite falls back to reading what it may not write */
+    int rc = open_to_write(conn, flags);
     if (rc == SQLITE_OK)
         rc = set_up(conn);
     if (rc == SQLITE_OK)

@@ -263,6 +263,30 @@ static void a_file_without_the_table(void **state)
     renderq_job_free(job);
 }
 
+/* Another process makes the file between SQLite's try to write it and its try to read it. */
+static int open_too_early(const char *path, int flags, ...)
+{
+    const char *name = strrchr(path, '/');
+    if (strcmp(name ? name : path, "/early.db") == 0 && access(path, F_OK) != 0 && (flags & O_ACCMODE) == O_RDWR) {
+        close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+        errno = ENOENT;
+        return -1;
+    }
+    return open(path, flags, 0644);
+}
+
+static void a_file_made_while_it_is_opened(void **state)
+{
+    (void)state;
+    renderq *h = NULL;
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    assert_int_equal(vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)open_too_early), SQLITE_OK);
+    assert_status(h, renderq_open("sqlite:early.db", NULL, &h), RENDERQ_OK);
+    assert_int_equal(vfs->xSetSystemCall(vfs, "open", NULL), SQLITE_OK);
+    assert_status(h, renderq_create(h, NULL), RENDERQ_OK);
+    renderq_close(h);
+}
+
 static void a_missing_folder(void **state)
 {
     (void)state;
@@ -1046,6 +1070,7 @@ int main(void)
         cmocka_unit_test(a_name_of_two_parts),
         cmocka_unit_test(a_missing_file),
         cmocka_unit_test(a_file_without_the_table),
+        cmocka_unit_test(a_file_made_while_it_is_opened),
         cmocka_unit_test(a_missing_folder),
         cmocka_unit_test(a_folder_instead_of_a_file),
         cmocka_unit_test(a_path_through_a_file),
