@@ -1,6 +1,6 @@
 #!/bin/sh
 # The README's programs: copied from it, built as it says, and run.
-# BUILD, SOURCE: set by run.sh.
+# BUILD, SOURCE: set by run.sh. SANITIZE_FLAGS: what the library was built with, if with sanitizers.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
