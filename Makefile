@@ -105,6 +105,7 @@ TEST_SCRIPTS := $(sort $(wildcard test/check-*.sh))
 
 .PHONY: check check-asan check-valgrind tests
 tests: $(TESTS) $(CONFORMANCE)
+.SECONDARY: $(TESTS:=.o)
 
 $(BUILD)/test/%.o: test/%.c Makefile
 	@mkdir -p $(@D)

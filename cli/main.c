@@ -55,7 +55,7 @@ static const char help_tail[] =
     "  export RENDERQ_URL=sqlite:jobs.db\n"
     "  renderq init\n"
     "  renderq enqueue intro '{\"title\": \"HELLO\"}'\n"
-    "  renderq work --until-empty -- sh -c 'cat >&2; echo file:///tmp/intro.mp4'\n"
+    "  renderq work --until-empty -- sh -c 'cat >&2; echo >&2; echo file:///tmp/intro.mp4'\n"
     "  renderq list\n"
     "\n"
     "Exit codes:\n";

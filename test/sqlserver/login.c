@@ -173,10 +173,8 @@ static void an_address_of_ipv6(void **state)
     bool there = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
     if (fd >= 0)
         close(fd);
-    if (!there) {
-        print_message("there is no ::1 on this machine\n");
-        skip();
-    }
+    if (!there)
+        skip_but_in_ci("there is no ::1 on this machine");
     server s;
     server_start(&s, "ipv6", options);
     renderq *h = queue_at(&s, "jobs", NULL);
