@@ -313,7 +313,8 @@ $(BUILD)/cli/%.o: cli/%.c Makefile
 
 $(BUILD)/cli/sql_schema.c: lib/embed.awk sql/sqlite/schema.sql
 	@mkdir -p $(@D)
-	awk -v table=rq_sql_cli_sqlite -f lib/embed.awk sql/sqlite/schema.sql | sed 's/"driver.h"/"schema.h"/' > $@.tmp
+	awk -v table=rq_sql_cli_sqlite -f lib/embed.awk sql/sqlite/schema.sql > $@.awk
+	sed 's/"driver.h"/"schema.h"/' $@.awk > $@.tmp
 	mv $@.tmp $@
 
 $(BUILD)/cli/sql_schema.o: $(BUILD)/cli/sql_schema.c Makefile

@@ -54,6 +54,23 @@ static bool open_all(int ends[ENDS])
 }
 
 /* In the child. */
+#define DESCRIPTORS 4096
+
+static bool inherited[DESCRIPTORS];
+
+void child_inherits(void)
+{
+    for (int fd = STDERR_FILENO + 1; fd < DESCRIPTORS; fd++)
+        inherited[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+static void keep_the_rest(void)
+{
+    for (int fd = STDERR_FILENO + 1; fd < DESCRIPTORS; fd++)
+        if (!inherited[fd])
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
 static void become(const child *c, const int ends[ENDS], char **argv, const renderq_job *job,
                    const sigset_t *before, pid_t parent)
 {
@@ -67,6 +84,7 @@ static void become(const child *c, const int ends[ENDS], char **argv, const rend
     dup2(ends[ERR_WRITE], STDERR_FILENO);
     set_environment(job);
     reset_signals(before);
+    keep_the_rest();
     execvp(argv[0], argv);
     int number = errno;
     if (write(ends[FAIL_WRITE], &number, sizeof number) < 0)
@@ -105,6 +123,7 @@ static int launch(child *c, int ends[ENDS], char **argv, const renderq_job *job,
     if (number != 0) {
         guard_watch(c->guard, 0);
         reap(c->pid, NULL);
+        c->pid = 0;                             /* it never was */
     }
     return number;
 }

@@ -27,6 +27,10 @@ typedef struct child {
     int signal;
 } child;
 
+/* Programs get the descriptors that are open now (a lock, a jobserver), and none that is opened later: FreeTDS leaves
+ * its sockets open over exec(), and with one goes a session that is logged in. */
+void child_inherits(void);
+
 /* Starts argv for the job. False: errno says why the program cannot be run. `before` is the signal mask it gets.
  * argv and the job's payload stay the caller's until child_end(). */
 bool child_start(child *c, char **argv, const renderq_job *job, const guard *g, const sigset_t *before);

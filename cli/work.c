@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -358,17 +359,23 @@ static exit_code work_all(worker *w)
     return w->once ? CODE_NOTHING : CODE_DONE;
 }
 
+static bool is_program(const char *file)
+{
+    struct stat what;
+    return access(file, X_OK) == 0 && stat(file, &what) == 0 && S_ISREG(what.st_mode);
+}
+
 /* A misspelt program should be noticed now, and not when a job comes. */
 static bool can_run(const char *program)
 {
     const char *path = getenv("PATH");
     char file[PATH_MAX];
     if (strchr(program, '/'))
-        return access(program, X_OK) == 0;
+        return is_program(program);
     for (; path && *path; path += path[0] == ':') {
         size_t len = strcspn(path, ":");
         snprintf(file, sizeof file, "%.*s%s%s", (int)len, path, len > 0 ? "/" : "", program);
-        if (access(file, X_OK) == 0)
+        if (is_program(file))
             return true;
         path += len;
     }
@@ -394,6 +401,7 @@ static exit_code work(worker *w)
         complain(c, "no process can be started: %s", strerror(errno));
         return CODE_SYSTEM;
     }
+    child_inherits();                       /* of what is open now; not the database's connection */
     exit_code code = open_queue(c, &w->options);
     if (code == CODE_DONE) {
         catch_signals(c->h);

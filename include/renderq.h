@@ -143,7 +143,7 @@ typedef struct renderq_options {            /* NULL or zero: the defaults */
     int connect_s;                          /* 10: longest wait for a connection; SQLite has none */
     int command_s;                          /* 30: longest wait for one statement, its locks included; then SQL Server
                                                is told to stop. SQLite: for another writer's lock */
-    int retry_s;                            /* 30, at most 45, from the call's beginning: how long a lost link, on SQL
+    int retry_s;                            /* 30, at most 45, for each request of a call: how long a lost link, on SQL
                                                Server a deadlock or a lock too, is tried again; -1: not at all */
     void (*log)(renderq_log_level level, const char *line, void *arg);  /* called by the thread in the call;
                                                `line` lives for the call and has no newline */
@@ -153,11 +153,12 @@ typedef struct renderq_options {            /* NULL or zero: the defaults */
 typedef struct renderq_new_job {
     size_t size;
     const char *queue;                      /* NULL: the URL's */
-    const char *composition_id;             /* required: what is to be done */
-    const char *payload_json;               /* required: handed to the worker as it is, of any size; not parsed */
+    const char *composition_id;             /* required, not empty: what is to be done */
+    const char *payload_json;               /* required, not empty: handed to the worker as it is; not parsed */
     size_t payload_len;                     /* bytes; 0: strlen(payload_json) */
     const char *output_url;                 /* where the result is expected, or NULL */
-    const char *dedup_key;                  /* or NULL; at most one Scheduled, Queued or Processing job holds a key */
+    const char *dedup_key;                  /* or NULL; at most one Scheduled, Queued or Processing job holds a key.
+                                               Not empty and with no blank at its end, as workers' names are */
     int priority;                           /* higher first */
     int max_retries;                        /* 0: 3. With 3 the fourth failure is the last. RENDERQ_NO_RETRY: none */
     int64_t delay_ms;                       /* not before that long from now; 0: at once */

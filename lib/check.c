@@ -5,12 +5,9 @@
 
 #include "utf.h"
 
-/* nvarchar(max): 2 GB less one unit. */
-#define NVARCHAR_MAX ((size_t)0x3fffffff)
-
 const rq_field rq_composition_field = { "composition_id", RENDERQ_COMPOSITION_MAX, .required = true,
                                         .may_end_in_blank = true };
-const rq_field rq_payload_field = { "payload_json", NVARCHAR_MAX, .required = true, .may_end_in_blank = true };
+const rq_field rq_payload_field = { "payload_json", RQ_NVARCHAR_MAX, .required = true, .may_end_in_blank = true };
 const rq_field rq_output_url_field = { "output_url", RENDERQ_OUTPUT_URL_MAX, .may_be_empty = true,
                                        .may_end_in_blank = true };
 const rq_field rq_dedup_key_field = { "dedup_key", RENDERQ_DEDUP_KEY_MAX, .required = false };

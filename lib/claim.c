@@ -7,7 +7,6 @@
 #include "check.h"
 #include "clock.h"
 #include "job.h"
-#include "lease.h"
 #include "reap.h"
 
 #define POLL_CAP_MS      2000
@@ -67,33 +66,59 @@ static renderq_status look_up(renderq *h, const rq_queue *queue, const rq_guid *
     return status;
 }
 
-/* Gives back what a lost claim turns out to have taken. A fault leaves the ghost for the next claim. */
-static void release_ghost(renderq *h, const rq_queue *queue, rq_ghost *ghost)
+/* The jobs of a claim that nobody has in hand: their ids are enough to give them back. */
+typedef struct taken {
+    size_t n;
+    rq_guid ids[RENDERQ_CLAIM_MAX];
+} taken;
+
+static renderq_status take_id(void *arg, size_t item, const rq_value *columns)
 {
-    renderq_job *jobs[RENDERQ_CLAIM_MAX];
-    rq_jobs found = { .h = h, .queue = queue, .jobs = jobs, .max = RENDERQ_CLAIM_MAX, .leased = true };
-    bool done = look_up(h, queue, &ghost->token, &found) == RENDERQ_OK && found.n > 0;
-    for (size_t i = 0; i < found.n && done; i++) {
-        rq_guid id;
-        bool matched;
-        done = rq_guid_parse(jobs[i]->id.text, &id)
-               && rq_release(h, queue, &id, &ghost->token, jobs[i]->retry_count, 0, &matched) == RENDERQ_OK;
-    }
-    rq_jobs_clear(&found);
-    if (done) {
-        rq_log(h, RENDERQ_LOG_INFO, "released what a claim on %s took whose reply was lost", queue->text);
-        bury(ghost);
-    }
+    (void)item;
+    taken *t = arg;
+    if (t->n < RENDERQ_CLAIM_MAX && columns[RQ_JOB_ID].present)
+        memcpy(t->ids[t->n++].sort, columns[RQ_JOB_ID].bytes, sizeof t->ids[0].sort);
+    return RENDERQ_OK;
 }
 
+static renderq_status ignore_row(void *arg, size_t item, const rq_value *columns)
+{
+    (void)arg;
+    (void)item;
+    (void)columns;
+    return RENDERQ_OK;
+}
+
+/* Releases what a claim took, uncounted, asking once; *n is how many. False: it is not known, ask again later. */
+static bool give_back(renderq *h, const rq_queue *queue, const rq_guid *token, size_t *n)
+{
+    taken t = { .n = 0 };
+    rq_value value = rq_guid_value(token);
+    bool done = rq_run(h, queue, RQ_CLAIMED, &value, 1, take_id, &t) == RENDERQ_OK;
+    for (size_t i = 0; i < t.n && done; i++) {
+        rq_value ask[] = { rq_guid_value(&t.ids[i]), value, rq_number(0) };
+        done = rq_run(h, queue, RQ_RELEASE, ask, 1, ignore_row, NULL) == RENDERQ_OK;
+    }
+    *n = t.n;
+    return done;
+}
+
+/* A fault leaves the ghosts for the next claim, which must not wait for each of them. */
 static void release_ghosts(const claim *c)
 {
-    for (size_t i = 0; i < RQ_GHOSTS_MAX; i++) {
+    bool answered = true;
+    for (size_t i = 0; i < RQ_GHOSTS_MAX && answered; i++) {
         rq_ghost *ghost = &c->h->ghosts[i];
+        size_t n = 0;
         if (ghost->queue && rq_clock_ms() > ghost->until_ms)
             bury(ghost);
-        if (ghost->queue && strcmp(ghost->queue, c->queue->text) == 0)
-            release_ghost(c->h, c->queue, ghost);
+        if (!ghost->queue || strcmp(ghost->queue, c->queue->text) != 0)
+            continue;
+        answered = give_back(c->h, c->queue, &ghost->token, &n);
+        if (answered && n > 0) {
+            rq_log(c->h, RENDERQ_LOG_INFO, "released what a claim on %s took whose reply was lost", c->queue->text);
+            bury(ghost);
+        }
     }
 }
 
@@ -163,6 +188,16 @@ static renderq_status fresh_token(renderq *h, rq_guid *token)
                                  : rq_fault(h, RENDERQ_FAILED, "the kernel gives no random bytes for a lease token");
 }
 
+/* Jobs that there was no memory for: an engine that cannot take its rows back has leased them all the same. */
+static bool give_back_unseen(const claim *c, const rq_guid *token)
+{
+    size_t n;
+    rq_error said = c->h->error;
+    bool done = give_back(c->h, c->queue, token, &n);
+    c->h->error = said;
+    return done;
+}
+
 /* Asks until there is an answer. After a lost reply the token is looked for; if no row has it, the request may still
  * be on its way, so its token is remembered and another one is asked with. */
 static renderq_status claim_once(claim *c)
@@ -193,6 +228,8 @@ static renderq_status claim_once(claim *c)
         if (status == RENDERQ_OK && c->found.n == 0)
             return rq_fault(c->h, RENDERQ_INTERRUPTED, "interrupted; nothing was claimed");
     }
+    if (status == RENDERQ_NOMEM)
+        lost = !give_back_unseen(c, &token);
     if (lost && status != RENDERQ_OK)
         remember_ghost(c, &token);
     if (status == RENDERQ_OK && c->found.n == 0)

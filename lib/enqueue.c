@@ -66,6 +66,8 @@ static renderq_status send(renderq *h, const rq_queue *queue, batch *b)
         forget(b);
         status = rq_run(h, queue, RQ_ENQUEUE, b->values, b->n, take_result, b);
     } while (rq_again(h, &tries, &status));
+    if (status != RENDERQ_OK)
+        forget(b);                  /* what the rows said was taken back */
     return status;
 }
 

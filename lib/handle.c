@@ -15,6 +15,14 @@
 
 /* ---- errors and the log ---- */
 
+/* What is quoted (a path, a key, a server's words) may have line ends. */
+static void one_line(char *text)
+{
+    for (; *text; text++)
+        if (*text == '\n' || *text == '\r')
+            *text = ' ';
+}
+
 void rq_error_text(rq_error *error, int native, const char *format, ...)
 {
     /* The text may quote the one that is there. */
@@ -23,6 +31,7 @@ void rq_error_text(rq_error *error, int native, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    one_line(text);
     memcpy(error->text, text, sizeof text);
     error->native = native;
 }
@@ -36,9 +45,7 @@ void rq_log(renderq *h, renderq_log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *c = line; *c; c++)
-        if (*c == '\n' || *c == '\r')
-            *c = ' ';
+    one_line(line);
     h->log(level, line, h->log_arg);
 }
 

@@ -1,7 +1,5 @@
 /* lease.c: what the owner of a lease may do with it: start, renew, complete, fail, release, resume. Each statement is
  * fenced by the job's id and token; no row matched means LOST. */
-#include "lease.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +12,26 @@
 
 /* ---- fenced statements ---- */
 
+/* A statement for n items of one queue. Where it matches no row although an earlier try may have counted, the look-up
+ * decides: a row it finds is our own success. `look` is RQ_STATEMENTS where a repeat matches again by itself. */
+typedef struct fenced_statement {
+    const rq_queue *queue;
+    rq_statement_id ask, look;
+    const rq_value *ask_values, *look_values;
+    size_t n;
+    bool *matched;              /* out: n of them */
+    rq_row_fn row;              /* what else to do with a row, or NULL */
+    void *arg;
+} fenced_statement;
+
 static renderq_status mark(void *arg, size_t item, const rq_value *columns)
 {
-    rq_fenced *fenced = arg;
+    fenced_statement *fenced = arg;
     fenced->matched[item] = true;
     return fenced->row ? fenced->row(fenced->arg, item, columns) : RENDERQ_OK;
 }
 
-static bool all_matched(const rq_fenced *fenced)
+static bool all_matched(const fenced_statement *fenced)
 {
     size_t i = 0;
     while (i < fenced->n && fenced->matched[i])
@@ -29,7 +39,7 @@ static bool all_matched(const rq_fenced *fenced)
     return i == fenced->n;
 }
 
-static bool any_matched(const rq_fenced *fenced)
+static bool any_matched(const fenced_statement *fenced)
 {
     size_t i = 0;
     while (i < fenced->n && !fenced->matched[i])
@@ -37,7 +47,8 @@ static bool any_matched(const rq_fenced *fenced)
     return i < fenced->n;
 }
 
-renderq_status rq_run_fenced(renderq *h, rq_fenced *fenced)
+/* OK whatever matched; `matched` has that. */
+static renderq_status run_fenced(renderq *h, fenced_statement *fenced)
 {
     renderq_status status;
     rq_try tries = rq_first_try(h);
@@ -69,14 +80,14 @@ static renderq_status lost(renderq *h, const char *id)
 
 /* ---- one job ---- */
 
-renderq_status rq_release(renderq *h, const rq_queue *queue, const rq_guid *id, const rq_guid *token, int retry_count,
-                          int64_t delay_ms, bool *matched)
+static renderq_status run_release(renderq *h, const rq_queue *queue, const rq_lease *lease, int retry_count,
+                                  int64_t delay_ms, bool *matched)
 {
-    rq_value ask[] = { rq_guid_value(id), rq_guid_value(token), rq_number(delay_ms) };
-    rq_value look[] = { rq_guid_value(id), rq_guid_value(token), rq_number(retry_count) };
-    rq_fenced fenced = { .queue = queue, .ask = RQ_RELEASE, .look = RQ_RETURNED, .ask_values = ask,
+    rq_value ask[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_number(delay_ms) };
+    rq_value look[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_number(retry_count) };
+    fenced_statement fenced = { .queue = queue, .ask = RQ_RELEASE, .look = RQ_RETURNED, .ask_values = ask,
                          .look_values = look, .n = 1, .matched = matched };
-    return rq_run_fenced(h, &fenced);
+    return run_fenced(h, &fenced);
 }
 
 static renderq_status enter_with_job(renderq *h, const renderq_job *job, rq_lease *lease, rq_queue *room,
@@ -98,7 +109,7 @@ renderq_status renderq_release(renderq *h, const renderq_job *job, int64_t delay
     if (status == RENDERQ_OK)
         status = rq_check_delay(h, NULL, "delay_ms", delay_ms);
     if (status == RENDERQ_OK)
-        status = rq_release(h, queue, &lease.id, &lease.token, job->retry_count, delay_ms, &matched);
+        status = run_release(h, queue, &lease, job->retry_count, delay_ms, &matched);
     return status != RENDERQ_OK || matched ? status : lost(h, job->id.text);
 }
 
@@ -129,9 +140,9 @@ static renderq_status run_fail(renderq *h, const rq_queue *queue, const rq_lease
     rq_value ask[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_text(error), rq_number(never),
                        rq_number(delay_ms) };
     rq_value look[] = { ask[0], ask[1], rq_number(retry_count + 1) };
-    rq_fenced fenced = { .queue = queue, .ask = RQ_FAIL, .look = RQ_RETURNED, .ask_values = ask,
+    fenced_statement fenced = { .queue = queue, .ask = RQ_FAIL, .look = RQ_RETURNED, .ask_values = ask,
                          .look_values = look, .n = 1, .matched = matched };
-    return rq_run_fenced(h, &fenced);
+    return run_fenced(h, &fenced);
 }
 
 renderq_status renderq_fail(renderq *h, const renderq_job *job, const char *error, int64_t retry_ms)
@@ -259,11 +270,11 @@ static renderq_status read_lease(void *arg, size_t i, const rq_value *columns)
 
 static renderq_status batch_run(renderq *h, batch *b, rq_row_fn row)
 {
-    rq_fenced fenced = { .queue = b->queue, .ask = b->statement, .look = b->look_statement,
+    fenced_statement fenced = { .queue = b->queue, .ask = b->statement, .look = b->look_statement,
                          .ask_values = b->ask, .look_values = b->look, .n = b->n, .matched = b->matched, .row = row,
                          .arg = b };
     b->asked_ms = rq_clock_ms();
-    renderq_status status = rq_run_fenced(h, &fenced);
+    renderq_status status = run_fenced(h, &fenced);
     for (size_t i = 0; i < b->n && status == RENDERQ_OK; i++)
         if (!b->matched[i])
             status = lost(h, b->items[i].job->id.text);
@@ -352,7 +363,7 @@ renderq_status renderq_complete_many(renderq *h, renderq_result *results, size_t
     if (status != RENDERQ_OK || n == 0)
         return status;
     status = check_count(h, results, n);
-    if (status == RENDERQ_OK && results->size < sizeof *results)
+    if (status == RENDERQ_OK && results->size < offsetof(renderq_result, status) + sizeof results->status)
         status = rq_fault(h, RENDERQ_INVALID, "renderq_result: its size is not set; begin with RENDERQ_INIT");
     if (status != RENDERQ_OK)
         return status;

@@ -79,12 +79,17 @@ renderq_status renderq_list(renderq *h, const renderq_filter *filter, renderq_jo
         if (l.page.n > 0)
             l.after = ((const rq_job *)l.jobs[l.page.n - 1])->key;
         l.later = true;
+        rq_stop_mark mark = rq_stop_set_aside(&h->stop);
         for (size_t i = 0; i < l.page.n && !ended; i++)
             ended = each(arg, l.jobs[i]);
+        rq_stop_take_up(&h->stop, mark);
         l.seen += l.page.n;
         more = l.page.n == asked && (!l.filter.max || l.seen < l.filter.max);
         rq_jobs_clear(&l.page);
-        rq_stop_begin(&h->stop, false);     /* the callback's own calls may have been interrupted */
+        if (more && !ended && rq_stop_raised(&h->stop)) {
+            rq_stop_answer(&h->stop);
+            return rq_fault(h, RENDERQ_INTERRUPTED, "interrupted after %zu jobs of the list", l.seen);
+        }
     }
     return status;
 }

@@ -298,11 +298,14 @@ renderq_status renderq_purge(renderq *h, const char *name, int64_t older_than_s,
     rq_queue room;
     const rq_queue *queue;
     int64_t all = 0, batch;
+    if (deleted)
+        *deleted = 0;
     renderq_status status = enter(h, name, &room, &queue);
     if (status == RENDERQ_OK && (older_than_s < 60 || older_than_s > RENDERQ_DELAY_MAX_MS / 1000))
         status = rq_fault(h, RENDERQ_INVALID,
                           "older_than_s is %lld: it is 60 or more, so that a call that is being repeated still finds "
-                          "its job, and at most %lld", (long long)older_than_s, (long long)(RENDERQ_DELAY_MAX_MS / 1000));
+                          "its job, and at most %lld", (long long)older_than_s,
+                          (long long)(RENDERQ_DELAY_MAX_MS / 1000));
     if (status != RENDERQ_OK)
         return status;
     rq_value values[] = { rq_number(older_than_s), rq_number(BATCH) };

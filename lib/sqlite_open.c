@@ -257,7 +257,8 @@ static renderq_status refuse(sqlite_conn *conn, const char *file_system)
 {
     return rq_error_set(conn->base.session->error, RENDERQ_INVALID, 0,
                         "\"%s\" is on a network file system (%s), where SQLite's locks fail and files get lost: keep "
-                        "it on a local disk behind renderq-controller, use SQL Server, or insist with network_fs=allow",
+                        "it on a local disk behind one service that owns it, use SQL Server, or insist with "
+                        "network_fs=allow",
                         conn->path, file_system);
 }
 

@@ -114,8 +114,12 @@ static renderq_status ss_run(rq_conn *base, const rq_queue *queue, rq_statement_
     const char *sql = rq_ss_sql(conn, queue, id, many);
     if (!sql)
         return no_memory(conn);
-    if (!(many ? rq_ss_items(statement, values, n, params, &room) : rq_ss_params(statement, values, params, &room)))
-        return no_memory(conn);
+    bool fits = true;
+    if (!(many ? rq_ss_items(statement, values, n, params, &room, &fits)
+               : rq_ss_params(statement, values, params, &room)))
+        return fits ? no_memory(conn)
+                    : rq_error_set(base->session->error, RENDERQ_INVALID, 0,
+                                   "%zu items are too large for one request: send fewer", n);
     ss_rows rows = { .columns = statement->columns, .n_columns = statement->n_columns, .indexed = many, .row = row,
                      .arg = arg };
     char doing[300];

@@ -105,8 +105,10 @@ char *rq_ss_script(const char *sql, const rq_queue *queue);
 /* The values of one item as parameters; *room is what their bytes lie in, to be freed. False: out of memory. */
 bool rq_ss_params(const rq_statement *statement, const rq_value *values, ss_param *params, char **room);
 
-/* The values of many items as one parameter: a JSON array, as UTF-16LE. False: out of memory. */
-bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n, ss_param *param, char **room);
+/* The values of many items as one parameter: a JSON array, as UTF-16LE. False: out of memory, or longer than
+ * nvarchar(max) holds; then *fits is false too. */
+bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n, ss_param *param, char **room,
+                 bool *fits);
 
 /* ---- freetds_conf.c ---- */
 

@@ -318,11 +318,13 @@ static char *make_items(const rq_statement *statement, const rq_value *values, s
     return finish(&t);
 }
 
-bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n, ss_param *param, char **room)
+bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n, ss_param *param, char **room,
+                 bool *fits)
 {
     char *json = make_items(statement, values, n);
     rq_value value = rq_text(json);
-    *room = json ? malloc(room_of(RQ_TEXT, &value) + sizeof(CS_BIGINT)) : NULL;
+    *fits = !json || value.len <= RQ_NVARCHAR_MAX;      /* no text has more UTF-16 units than bytes */
+    *room = json && *fits ? malloc(room_of(RQ_TEXT, &value) + sizeof(CS_BIGINT)) : NULL;
     char *end = *room;
     if (*room)
         set_param(param, RQ_TEXT, &value, &end);

@@ -67,6 +67,9 @@ typedef struct rq_statement {
 
 extern const rq_statement rq_statements[RQ_STATEMENTS];
 
+/* UTF-16 units that nvarchar(max) holds: 2 GB less one. */
+#define RQ_NVARCHAR_MAX ((size_t)0x3fffffff)
+
 #define RQ_PARAMS_MAX  10
 #define RQ_COLUMNS_MAX 20
 

@@ -53,6 +53,16 @@ void rq_stop_answer(rq_stop *stop)
     stop->seen = stop->floor = raises(stop);
 }
 
+rq_stop_mark rq_stop_set_aside(const rq_stop *stop)
+{
+    return (rq_stop_mark){ stop->floor, stop->seen };
+}
+
+void rq_stop_take_up(rq_stop *stop, rq_stop_mark mark)
+{
+    stop->floor = stop->seen == mark.seen ? mark.floor : stop->seen;
+}
+
 static void drain(int fd)
 {
     char bytes[64];

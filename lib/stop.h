@@ -27,6 +27,15 @@ bool rq_stop_raised(const rq_stop *stop);
 /* The call is going to answer INTERRUPTED: every raise so far is answered. */
 void rq_stop_answer(rq_stop *stop);
 
+/* A call that calls back sets its own hearing aside meanwhile. Afterwards it hears what the calls made there did not
+ * answer. */
+typedef struct rq_stop_mark {
+    unsigned floor, seen;
+} rq_stop_mark;
+
+rq_stop_mark rq_stop_set_aside(const rq_stop *stop);
+void rq_stop_take_up(rq_stop *stop, rq_stop_mark mark);
+
 /* Sleeps for that long, or until a raise: then it returns true. */
 bool rq_stop_sleep(rq_stop *stop, int64_t ms);
 

@@ -757,7 +757,7 @@ static void network_file_systems(void **state)
         for (size_t t = 0; t < count_of(types); t++) {
             pretend.type = types[t];
             expect_open("sqlite:far.db", RENDERQ_INVALID, says);
-            expect_open("sqlite:far.db", RENDERQ_INVALID, "renderq-controller");
+            expect_open("sqlite:far.db", RENDERQ_INVALID, "use SQL Server");
             expect_open("sqlite:far.db", RENDERQ_INVALID, "network_fs=allow");
             expect_open("sqlite:not-there.db", RENDERQ_INVALID, says);      /* by its folder */
             pretend.interruptions = 3;

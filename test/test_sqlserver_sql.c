@@ -332,10 +332,11 @@ static void expect_items(rq_statement_id id, const rq_value *values, size_t n, c
 {
     ss_param param;
     char *room;
+    bool fits = false;
     unsigned char *wanted = malloc(2 * strlen(json) + 1);
     assert_non_null(wanted);
     size_t len = rq_utf16le(json, strlen(json), wanted);
-    assert_true(rq_ss_items(&rq_statements[id], values, n, &param, &room));
+    assert_true(rq_ss_items(&rq_statements[id], values, n, &param, &room, &fits));
     assert_int_equal(param.type, CS_IMAGE_TYPE);
     if (param.len != (CS_INT)len || memcmp(param.bytes, wanted, len) != 0)
         for (CS_INT i = 0; i < param.len; i += 2)
@@ -394,7 +395,8 @@ static void items_are_sent_as_one_text(void **state)
         values[i] = rq_guid_value(&id);
     ss_param param;
     char *room;
-    assert_true(rq_ss_items(&rq_statements[RQ_STARTED], values, 1000, &param, &room));
+    bool fits = false;
+    assert_true(rq_ss_items(&rq_statements[RQ_STARTED], values, 1000, &param, &room, &fits));
     assert_int_equal(param.type, CS_IMAGE_TYPE);
     static const unsigned char start[] = { '[', 0, '{', 0, '"', 0, 'i', 0, '"', 0, ':', 0, '0', 0, ',', 0 };
     assert_memory_equal(param.bytes, start, sizeof start);

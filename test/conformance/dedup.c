@@ -172,9 +172,23 @@ static void duplicates_inside_a_batch(void **state)
     assert_int_equal(count_rows(s), 4);
 }
 
+/* expect() wants one line of every text. */
+static void a_key_of_two_lines(void **state)
+{
+    suite *s = *state;
+    put_key(s, "two\nlines");
+    renderq_new_job job = RENDERQ_INIT(renderq_new_job);
+    job.composition_id = "intro";
+    job.payload_json = "{}";
+    job.dedup_key = "two\nlines";
+    expect(s->h, RENDERQ_DUPLICATE, renderq_enqueue(s->h, &job, NULL));
+    expect_said(s->h, "two lines");
+}
+
 int run_dedup(void)
 {
     static const struct CMUnitTest tests[] = {
+        TEST(a_key_of_two_lines),
         TEST(held_while_the_job_is_live),
         TEST(not_held_by_an_ended_job),
         TEST(keys_compare_by_bytes),

@@ -158,7 +158,8 @@ static void every_call_with_every_refusal(void **state)
             expect_answer(&c, call, refusals[k], call->act(&c), "refused", (int)refusals[k], 0);
             expect_said(c.f, "a fault that the test asked for");
             assert_int_equal(renderq_native_error(c.f), 4711);
-            assert_int_equal(faulty_runs(), 1);
+            /* A claim without memory for its rows looks whether they were leased all the same. */
+            assert_int_equal(faulty_runs(), call->claims && refusals[k] == RENDERQ_NOMEM ? 2 : 1);
             expect_all_unchanged(s, before);
         }
         faulty_disarm();

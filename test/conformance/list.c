@@ -147,6 +147,27 @@ static int cancel_each(void *arg, const renderq_job *job)
     return see(arg, job);
 }
 
+static int interrupt_and_count(void *arg, const renderq_job *job)
+{
+    seen *to = arg;
+    (void)job;
+    if (to->n++ == 0)
+        renderq_interrupt(to->s->h);
+    return 0;
+}
+
+static void an_interrupt_in_the_callback_ends_it(void **state)
+{
+    suite *s = *state;
+    put_many(s, 250);
+    seen to = { .s = s };
+    expect(s->h, RENDERQ_INTERRUPTED, renderq_list(s->h, NULL, interrupt_and_count, &to));
+    assert_true(to.n < 250);
+    renderq_job *job = NULL;
+    expect_ok(s->h, renderq_claim(s->h, NULL, &job));       /* it is answered, once */
+    renderq_job_free(job);
+}
+
 static void the_callback_uses_the_handle(void **state)
 {
     suite *s = *state;
@@ -248,6 +269,7 @@ int run_list(void)
         TEST(pages),
         TEST(at_most),
         TEST(the_callback_ends_it),
+        TEST(an_interrupt_in_the_callback_ends_it),
         TEST(the_callback_uses_the_handle),
         TEST(rows_go_meanwhile),
         TEST(a_listed_job_has_its_fields),
