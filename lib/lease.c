@@ -31,20 +31,12 @@ static renderq_status mark(void *arg, size_t item, const rq_value *columns)
     return fenced->row ? fenced->row(fenced->arg, item, columns) : RENDERQ_OK;
 }
 
-static bool all_matched(const fenced_statement *fenced)
+static size_t count_matched(const fenced_statement *fenced)
 {
-    size_t i = 0;
-    while (i < fenced->n && fenced->matched[i])
-        i++;
-    return i == fenced->n;
-}
-
-static bool any_matched(const fenced_statement *fenced)
-{
-    size_t i = 0;
-    while (i < fenced->n && !fenced->matched[i])
-        i++;
-    return i < fenced->n;
+    size_t matched = 0;
+    for (size_t i = 0; i < fenced->n; i++)
+        matched += fenced->matched[i];
+    return matched;
 }
 
 /* OK whatever matched; `matched` has that. */
@@ -56,14 +48,14 @@ static renderq_status run_fenced(renderq *h, fenced_statement *fenced)
         memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
         status = rq_run(h, fenced->queue, fenced->ask, fenced->ask_values, fenced->n, mark, fenced);
         /* The repeat waits for the first request if the server is still at it, so the look-up sees its outcome. */
-        if (status == RENDERQ_OK && tries.maybe && fenced->look != RQ_STATEMENTS && !all_matched(fenced))
+        if (status == RENDERQ_OK && tries.maybe && fenced->look != RQ_STATEMENTS && count_matched(fenced) < fenced->n)
             status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
     } while (rq_again(h, &tries, &status));
     if (rq_can_look(h, &tries, status) && fenced->look != RQ_STATEMENTS) {
         memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
         status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
         /* A batch happens wholly or not at all, so one of its items tells; but it may have lost them all. */
-        if (status == RENDERQ_OK && !any_matched(fenced))
+        if (status == RENDERQ_OK && count_matched(fenced) == 0)
             status = rq_fault(h, RENDERQ_INTERRUPTED, "interrupted; nothing was done");
     }
     if (status != RENDERQ_OK)
