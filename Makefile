@@ -41,7 +41,9 @@ help:
 	@echo "all lib cli examples    build"
 	@echo "check                   every test that needs no other tool; check-asan, check-valgrind: under those"
 	@echo "demo                    twenty videos, three workers, one killed; see examples/demo.c"
+	@echo "demo-relay              messages through queues and a table, with kills; see examples/relay_demo.c; DEMO_URL"
 	@echo "race                    5,000 jobs, workers killed and paused at random, nothing lost; minutes"
+	@echo "race-relay              2,000 messages in transactions, consumers killed and paused, every effect once"
 	@echo "bench                   figures beside a bare sqlite3 loop; minutes. BENCH_FLAGS=--quick"
 	@echo "check-tsql              the T-SQL parsed and checked; needs .NET"
 	@echo "lint format             static analysis; the code's layout"
@@ -88,12 +90,35 @@ $(BUILD)/examples/%.o: examples/%.c Makefile
 	$(CC) $(BASE_CFLAGS) $(JANSSON_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
 
 $(BUILD)/examples/worker: $(BUILD)/examples/y4m.o
-$(BUILD)/examples/demo: $(patsubst %,$(BUILD)/examples/%.o,demo_plan demo_check y4m)
+$(BUILD)/examples/demo: $(patsubst %,$(BUILD)/examples/%.o,demo_plan demo_check play y4m)
 $(EXAMPLES): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
 	$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(JANSSON_LIBS) $(ENGINE_LIBS) -o $@
 
 demo: examples
 	BIN=$(BUILD)/examples $(BUILD)/examples/demo
+
+# ---- the relay and its demo ----
+# What needs a library that is not there is left out of `make`; demo-relay says so. DEMO_URL: another database.
+
+CURL_LIBS := $(shell $(PKG_CONFIG) --libs libcurl 2>/dev/null)
+MICROHTTPD_LIBS := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
+RELAY_EXAMPLES := relay $(if $(CURL_LIBS),drain $(if $(MICROHTTPD_LIBS),relay_demo))
+RELAY_LIBS_relay := $(JANSSON_LIBS)
+RELAY_LIBS_drain := $(CURL_LIBS)
+RELAY_LIBS_relay_demo := $(JANSSON_LIBS) $(MICROHTTPD_LIBS)
+DEMO_URL ?=
+
+.PHONY: demo-relay
+examples: $(RELAY_EXAMPLES:%=$(BUILD)/examples/%)
+$(BUILD)/examples/relay: $(patsubst %,$(BUILD)/examples/%.o,booking own_sql)
+$(BUILD)/examples/relay_demo: $(patsubst %,$(BUILD)/examples/%.o,relay_check relay_receiver booking own_sql play)
+$(RELAY_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
+	$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(RELAY_LIBS_$*) $(ENGINE_LIBS) -o $@
+
+demo-relay: examples
+	@[ -n "$(filter relay_demo,$(RELAY_EXAMPLES))" ] || { \
+	    echo "demo-relay needs libcurl and libmicrohttpd, with headers: ./bootstrap demo-relay" >&2; exit 1; }
+	BIN=$(BUILD)/examples $(BUILD)/examples/relay_demo $(DEMO_URL:%='%')
 
 # ---- tests ----
 # test/test_*.c are programs of their own; test/conformance/*.c make one, which takes a URL.
@@ -163,6 +188,23 @@ race: $(RACE)
 	rm -rf $(BUILD)/race && mkdir -p $(BUILD)/race
 	$(RACE) --jobs 5000 --seconds 300 "sqlite:$(BUILD)/race/plain.db?synchronous=normal"
 	$(RACE) --jobs 5000 --seconds 300 --poison "sqlite:$(BUILD)/race/poison.db?synchronous=normal"
+
+# ---- every effect once ----
+# Consumers that receive in transactions, killed and paused at random; test/once/once.c. check-once.sh runs its short form.
+
+ONCE := $(BUILD)/test/once/once
+ONCE_OBJECTS := $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/once/*.c))) $(BUILD)/examples/own_sql.o
+
+.PHONY: race-relay
+tests: $(ONCE)
+
+$(ONCE): $(ONCE_OBJECTS) $(STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(ENGINE_LIBS) -o $@
+
+race-relay: $(ONCE)
+	rm -rf $(BUILD)/once && mkdir -p $(BUILD)/once
+	$(ONCE) --messages 2000 --seconds 300 "sqlite:$(BUILD)/once/once.db?synchronous=normal"
 
 # ---- static analysis, layout ----
 
@@ -234,6 +276,8 @@ INSTALL_MAN := $(sort $(wildcard man/*.[1-9]))
 MAN_renderq_open := renderq_close renderq_errmsg renderq_native_error renderq_interrupt renderq_create
 MAN_renderq_enqueue := renderq_enqueue_many
 MAN_renderq_claim := renderq_claim_many renderq_start_many renderq_job_resume renderq_job_free
+MAN_renderq_begin := renderq_receive renderq_commit renderq_rollback
+MAN_renderq_attach := renderq_native
 MAN_renderq_complete := renderq_renew renderq_renew_many renderq_lease_left_ms renderq_complete_many renderq_fail \
     renderq_release
 MAN_renderq_get := renderq_list

@@ -8,22 +8,15 @@
  * the folder that the variable BIN names. Exit: 0 all is well, 1 something is not. */
 #include "demo.h"
 
+#include "play.h"
+
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
-#include <limits.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #define LEASE       "2"                     /* seconds; a real farm has minutes */
 #define DEADLINE_MS 30000
@@ -31,132 +24,26 @@
 #define REAP_MS     500
 #define STOP_MS     5000
 
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
-static int64_t now_ms(void)
-{
-    static int64_t start;
-    struct timespec t;
-    int64_t ms;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    ms = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-    if (start == 0)
-        start = ms;
-    return ms - start;
-}
-
-static void pause_ms(int ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-
-    nanosleep(&t, NULL);
-}
-
-/* A line of the story, with the time since its beginning. */
-__attribute__((format(printf, 1, 2)))
-static void say(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    printf("%5.1f s  ", (double)now_ms() / 1000);
-    vprintf(format, args);
-    printf("\n");
-    va_end(args);
-    fflush(stdout);
-}
-
 /* ---- folders and processes -------------------------------------------------------------------------- */
 
 static int make_folders(demo_folders *f)
 {
-    const char *temporary = getenv("TMPDIR");
-    char given[400], real[PATH_MAX], *to = f->url;
-
-    snprintf(given, sizeof given, "%s/renderq-demo.XXXXXX", temporary != NULL ? temporary : "/tmp");
-    if (mkdtemp(given) == NULL || realpath(given, real) == NULL || strlen(real) >= sizeof f->home)
+    if (play_make_folder("renderq-demo", f->home) != 0)
         return -1;
-    memcpy(f->home, real, strlen(real) + 1);
     snprintf(f->videos, sizeof f->videos, "%s/videos", f->home);
     snprintf(f->logs, sizeof f->logs, "%s/logs", f->home);
-
-    to += sprintf(to, "sqlite:");
-    for (const char *p = f->home; *p != '\0'; p++)      /* a path may hold what a URL gives a meaning to */
-        to += sprintf(to, strchr("?#%", *p) != NULL ? "%%%02X" : "%c", (unsigned char)*p);
-    sprintf(to, "/jobs.db?queue=VideoRenderJobs");
+    play_sqlite_url(f->home, "jobs.db?queue=VideoRenderJobs", f->url);
     return mkdir(f->videos, 0777) != 0 || mkdir(f->logs, 0777) != 0 ? -1 : 0;
-}
-
-static int remove_one(const char *path, const struct stat *at, int type, struct FTW *ftw)
-{
-    (void)at;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-/* Starts a program of BIN with its output in a log. Returns its process id, or -1. */
-static pid_t start(const demo_folders *f, const char *log, char *const *argv)
-{
-    const char *bin = getenv("BIN");
-    pid_t demo = getpid(), pid;
-    char path[PATH_MAX], to[600];
-    int fd;
-
-    snprintf(path, sizeof path, "%s/%s", bin != NULL ? bin : "build/examples", argv[0]);
-    snprintf(to, sizeof to, "%s/%s.log", f->logs, log);
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);   /* nobody is left behind, even if the demo itself is killed */
-        fd = open(to, O_WRONLY | O_CREAT | O_APPEND, 0666);
-        if (getppid() == demo && fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0 && dup2(fd, STDERR_FILENO) >= 0)
-            execv(path, argv);
-        fprintf(stderr, "%s: %s\n", path, strerror(errno));
-        _exit(127);
-    }
-    return pid;
-}
-
-/* Waits for a process that we started, and ends it when we are to end. Returns its status of waitpid(). */
-static int wait_for(pid_t pid)
-{
-    int status = -1;
-
-    while (pid > 0 && waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR || (interrupted && kill(pid, SIGTERM) != 0))
-            break;
-    return status;
-}
-
-static void show_log(const demo_folders *f, const char *log)
-{
-    char path[600], line[1024];
-    FILE *from;
-
-    snprintf(path, sizeof path, "%s/%s.log", f->logs, log);
-    from = fopen(path, "r");
-    printf("--- %s\n", path);
-    while (from != NULL && fgets(line, sizeof line, from) != NULL)
-        fputs(line, stdout);
-    if (from != NULL)
-        fclose(from);
 }
 
 static int enqueue(const demo_folders *f, const char *file)
 {
     char *argv[] = {"enqueue", "--create", (char *)f->url, (char *)file, NULL};
-    int status = wait_for(start(f, "enqueue", argv));
+    int status = play_wait_for(play_start(f->logs, "enqueue", argv));
 
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    show_log(f, "enqueue");
+    play_show_log(f->logs, "enqueue");
     return -1;
 }
 
@@ -165,7 +52,7 @@ static void start_worker(const demo_folders *f, demo_worker *w)
     char *argv[] = {"worker", "--name", w->name, "--lease", LEASE, "--output", (char *)f->videos, (char *)f->url,
                     NULL};
 
-    w->pid = start(f, w->name, argv);
+    w->pid = play_start(f->logs, w->name, argv);
     if (w->pid < 0) {
         w->pid = 0;
         w->errors++;
@@ -184,35 +71,27 @@ static void look_after(const demo_folders *f, demo_worker *w)
     if (w->killed)
         return;
     if (!WIFSIGNALED(status)) {
-        say("%s ended by itself, with exit code %d", w->name, WEXITSTATUS(status));
-        show_log(f, w->name);
+        play_say("%s ended by itself, with exit code %d", w->name, WEXITSTATUS(status));
+        play_show_log(f->logs, w->name);
         w->errors++;
         return;
     }
     w->crashes++;
     start_worker(f, w);
-    say("%s crashed (%s) and is started again", w->name, strsignal(WTERMSIG(status)));
+    play_say("%s crashed (%s) and is started again", w->name, strsignal(WTERMSIG(status)));
 }
 
 static void stop_workers(demo_worker *workers)
 {
-    int64_t until = now_ms() + STOP_MS;
+    int64_t until = play_now_ms() + STOP_MS;
 
     for (int i = 0; i < DEMO_WORKERS; i++)
         if (workers[i].pid > 0)
             kill(workers[i].pid, SIGTERM);
     for (int i = 0; i < DEMO_WORKERS; i++) {
         demo_worker *w = &workers[i];
-        int status = 0;
-        pid_t ended = 0;
 
-        while (w->pid > 0 && (ended = waitpid(w->pid, &status, WNOHANG)) == 0 && now_ms() < until)
-            pause_ms(20);
-        if (w->pid > 0 && ended == 0) {
-            kill(w->pid, SIGKILL);
-            ended = waitpid(w->pid, &status, 0);
-        }
-        if (w->pid > 0 && !w->killed && (ended != w->pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
+        if (w->pid > 0 && !play_stops_cleanly(w->pid, until) && !w->killed) {
             printf("%s did not stop cleanly\n", w->name);
             w->errors++;
         }
@@ -244,12 +123,12 @@ static void tell(const demo_item *before, const demo_item *now)
         && strcmp(now->worker, before->worker) == 0)
         return;
     if (now->state == RENDERQ_PROCESSING)
-        say("%s: Processing by %s, attempt %d", now->id, now->worker, now->retry_count + 1);
+        play_say("%s: Processing by %s, attempt %d", now->id, now->worker, now->retry_count + 1);
     else if (now->retry_count > before->retry_count)
-        say("%s: %s after failure %d: %s", now->id, renderq_strstate(now->state), now->retry_count,
+        play_say("%s: %s after failure %d: %s", now->id, renderq_strstate(now->state), now->retry_count,
             now->last_error);
     else
-        say("%s: %s", now->id, renderq_strstate(now->state));
+        play_say("%s: %s", now->id, renderq_strstate(now->state));
 }
 
 /* The worker of the slow job, as soon as it is well under way; NULL until then. */
@@ -278,9 +157,9 @@ static int watch(demo_plan *plan, renderq *h, demo_worker *workers, const demo_f
 
         /* A claim sends jobs back whose lease has run out, but only now and then: with leases of minutes, that
          * is soon enough. The demo has no time, and asks for it as a schedule would. */
-        if (status == RENDERQ_OK && now_ms() >= reap_at) {
+        if (status == RENDERQ_OK && play_now_ms() >= reap_at) {
             status = renderq_reap(h, NULL, NULL);
-            reap_at = now_ms() + REAP_MS;
+            reap_at = play_now_ms() + REAP_MS;
         }
         if (status != RENDERQ_OK && status != RENDERQ_BUSY) {
             printf("%s: %s\n", renderq_strstatus(status), renderq_errmsg(h));
@@ -294,7 +173,7 @@ static int watch(demo_plan *plan, renderq *h, demo_worker *workers, const demo_f
         victim = killed ? NULL : find_victim(f, plan, workers);
         if (victim != NULL && kill(victim->pid, SIGKILL) == 0) {
             killed = victim->killed = 1;
-            say("%s is killed in the middle of %s, at %s", victim->name, plan->slow->id, plan->slow->progress);
+            play_say("%s is killed in the middle of %s, at %s", victim->name, plan->slow->id, plan->slow->progress);
         }
         for (int i = 0; i < DEMO_WORKERS; i++) {
             look_after(f, &workers[i]);
@@ -303,11 +182,11 @@ static int watch(demo_plan *plan, renderq *h, demo_worker *workers, const demo_f
         }
         if (plan_ended(plan))
             return 0;
-        if (interrupted || now_ms() > DEADLINE_MS) {
-            printf("%s, and there are jobs left\n", interrupted ? "interrupted" : "the time is over");
+        if (play_is_interrupted() || play_now_ms() > DEADLINE_MS) {
+            printf("%s, and there are jobs left\n", play_is_interrupted() ? "interrupted" : "the time is over");
             return -1;
         }
-        pause_ms(LOOK_MS);
+        play_pause_ms(LOOK_MS);
     }
 }
 
@@ -357,7 +236,7 @@ static int run(demo_plan *plan, const demo_folders *f, const char *file)
 
     if (enqueue(f, file) != 0)
         return -1;
-    say("%d lines of %s are enqueued, %d of them told to be duplicates", (int)plan->deliveries, file,
+    play_say("%d lines of %s are enqueued, %d of them told to be duplicates", (int)plan->deliveries, file,
         (int)(plan->deliveries - plan->n));
     if (renderq_open(f->url, NULL, &h) != RENDERQ_OK) {
         printf("%s\n", renderq_errmsg(h));
@@ -366,11 +245,11 @@ static int run(demo_plan *plan, const demo_folders *f, const char *file)
     }
     for (int i = 0; i < DEMO_WORKERS; i++) {
         start_worker(f, &workers[i]);
-        say("%s starts, process %d", workers[i].name, (int)workers[i].pid);
+        play_say("%s starts, process %d", workers[i].name, (int)workers[i].pid);
     }
     ended = watch(plan, h, workers, f);
     stop_workers(workers);
-    say("the workers have stopped");
+    play_say("the workers have stopped");
     print_states(plan);
     print_workers(plan, workers);
     faults = ended == 0 ? check_demo(plan, h, workers, f) : 1;
@@ -382,8 +261,6 @@ int main(int argc, char **argv)
 {
     int clean = argc > 1 && strcmp(argv[1], "--clean") == 0;
     const char *file = argc > 1 + clean ? argv[1 + clean] : "examples/compositions.jsonl";
-    const struct sigaction action = {.sa_handler = on_signal};
-    const struct rlimit no_core = {0, 0};
     static demo_plan plan;
     demo_folders folders = { .url = "" };
     int bad;
@@ -392,11 +269,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: demo [--clean] [FILE]\n");
         return 2;
     }
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-    setrlimit(RLIMIT_CORE, &no_core);       /* the crashes are part of the play */
-    now_ms();
+    play_begin();
 
     bad = plan_load(&plan, file);
     if (bad == 0 && make_folders(&folders) != 0) {
@@ -405,7 +278,7 @@ int main(int argc, char **argv)
     }
     if (bad == 0) {
         bad = run(&plan, &folders, file);
-        if (clean && nftw(folders.home, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        if (clean && play_remove_folder(folders.home) != 0)
             perror(folders.home);
         else if (!clean)
             printf("\nThe videos are in %s\nThe logs are in   %s\n", folders.videos, folders.logs);

@@ -3,40 +3,12 @@
  * It takes nothing from the renderer: what a .y4m has to look like is written down here once more. */
 #include "demo.h"
 
+#include "play.h"
+
 #include <dirent.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int faults;
-
-__attribute__((format(printf, 2, 3)))
-static void check(int ok, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    printf(ok ? "  ok    " : "  WRONG ");
-    vprintf(format, args);
-    printf("\n");
-    va_end(args);
-    faults += !ok;
-}
-
-/* Says more about what is wrong, before its check() says that it is. Returns 0, for the check. */
-__attribute__((format(printf, 2, 3)))
-static int wrong(const char *id, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    printf("        %s: ", id);
-    vprintf(format, args);
-    printf("\n");
-    va_end(args);
-    return 0;
-}
 
 /* ---- the queue -------------------------------------------------------------------------------------- */
 
@@ -45,11 +17,11 @@ static int counts_are(renderq *h, int64_t completed, int64_t dead)
     renderq_counts c = RENDERQ_INIT(renderq_counts);
 
     if (renderq_stats(h, NULL, &c) != RENDERQ_OK)
-        return wrong("stats", "%s", renderq_errmsg(h));
+        return play_wrong("stats", "%s", renderq_errmsg(h));
     if (c.completed != completed || c.dead_letter != dead
         || c.scheduled + c.queued + c.processing + c.cancelled + c.other + c.run_out != 0)
-        return wrong("stats", "%d completed, %d dead letters, or something else", (int)c.completed,
-                     (int)c.dead_letter);
+        return play_wrong("stats", "%d completed, %d dead letters, or something else", (int)c.completed,
+                          (int)c.dead_letter);
     return 1;
 }
 
@@ -64,7 +36,7 @@ static int payload_is_whole(renderq *h, const demo_item *item)
     ok = payload != NULL && json_equal(payload, item->payload);
     json_decref(payload);
     renderq_job_free(job);
-    return ok || wrong(item->id, "its payload is not what was enqueued");
+    return ok || play_wrong(item->id, "its payload is not what was enqueued");
 }
 
 static int is_done(const demo_plan *plan, const demo_item *item, const demo_folders *folders)
@@ -74,11 +46,11 @@ static int is_done(const demo_plan *plan, const demo_item *item, const demo_fold
 
     snprintf(path, sizeof path, "%s/%s", folders->videos, item->video);
     if (item->state != RENDERQ_COMPLETED)
-        return wrong(item->id, "is %s", renderq_strstate(item->state));
+        return play_wrong(item->id, "is %s", renderq_strstate(item->state));
     if (item->retry_count != failures)
-        return wrong(item->id, "has %d failures: %s", item->retry_count, item->last_error);
+        return play_wrong(item->id, "has %d failures: %s", item->retry_count, item->last_error);
     if (strcmp(item->output_url, path) != 0)
-        return wrong(item->id, "its output is %s", item->output_url);
+        return play_wrong(item->id, "its output is %s", item->output_url);
     return 1;
 }
 
@@ -89,7 +61,7 @@ static int started_first(const demo_plan *plan)
     for (size_t i = 0; i < plan->n; i++)
         if (plan->items[i].state == RENDERQ_COMPLETED
             && plan->items[i].started_at_ms < plan->urgent->started_at_ms)
-            ok = wrong(plan->items[i].id, "started before it");
+            ok = play_wrong(plan->items[i].id, "started before it");
     return ok;
 }
 
@@ -101,42 +73,26 @@ static void check_queue(demo_plan *plan, renderq *h, const demo_folders *folders
     for (size_t i = 0; i < plan->n; i++) {
         const demo_item *item = &plan->items[i];
 
-        rows = rows && (item->rows == 1 || wrong(item->id, "has %d rows", item->rows));
+        rows = rows && (item->rows == 1 || play_wrong(item->id, "has %d rows", item->rows));
         payloads = payload_is_whole(h, item) && payloads;
         if (item != poison)
             done = is_done(plan, item, folders) && done;
     }
-    check(rows, "every job of the file is one row, and there are no others");
-    check(payloads, "every payload is what was enqueued");
-    check(done, "all but the poison are Completed, and nobody failed because of it");
-    check(counts_are(h, (int64_t)plan->n - 1, 1), "the queue counts the same: nothing is left");
-    check(poison->state == RENDERQ_DEAD_LETTER && poison->retry_count == poison->max_retries + 1,
-          "%s, the poison, is a dead letter after %d crashes: \"%s\"", poison->id, poison->retry_count,
-          poison->last_error);
-    check(started_first(plan), "%s, of priority %d, started before all others", plan->urgent->id,
-          plan->urgent->priority);
-    check(delayed->started_at_ms - delayed->created_at_ms >= delayed->delay_ms,
-          "%s, for %d ms later, started %d ms after it was enqueued", delayed->id, (int)delayed->delay_ms,
-          (int)(delayed->started_at_ms - delayed->created_at_ms));
+    play_check(rows, "every job of the file is one row, and there are no others");
+    play_check(payloads, "every payload is what was enqueued");
+    play_check(done, "all but the poison are Completed, and nobody failed because of it");
+    play_check(counts_are(h, (int64_t)plan->n - 1, 1), "the queue counts the same: nothing is left");
+    play_check(poison->state == RENDERQ_DEAD_LETTER && poison->retry_count == poison->max_retries + 1,
+               "%s, the poison, is a dead letter after %d crashes: \"%s\"", poison->id, poison->retry_count,
+               poison->last_error);
+    play_check(started_first(plan), "%s, of priority %d, started before all others", plan->urgent->id,
+               plan->urgent->priority);
+    play_check(delayed->started_at_ms - delayed->created_at_ms >= delayed->delay_ms,
+               "%s, for %d ms later, started %d ms after it was enqueued", delayed->id, (int)delayed->delay_ms,
+               (int)(delayed->started_at_ms - delayed->created_at_ms));
 }
 
 /* ---- the programs ----------------------------------------------------------------------------------- */
-
-/* Counts the lines of a log that begin with `begin` and have `then` in them. */
-static int count_lines(const char *folder, const char *log, const char *begin, const char *then)
-{
-    char path[600], line[4096];
-    int n = 0;
-    FILE *from;
-
-    snprintf(path, sizeof path, "%s/%s.log", folder, log);
-    from = fopen(path, "r");
-    while (from != NULL && fgets(line, sizeof line, from) != NULL)
-        n += strncmp(line, begin, strlen(begin)) == 0 && strstr(line, then) != NULL;
-    if (from != NULL)
-        fclose(from);
-    return n;
-}
 
 static void check_programs(const demo_plan *plan, const demo_worker *workers, const demo_folders *folders)
 {
@@ -150,16 +106,16 @@ static void check_programs(const demo_plan *plan, const demo_worker *workers, co
 
         snprintf(end, sizeof end, " %s", item->id);
         snprintf(begin, sizeof begin, "%s: done: ", item->id);
-        n = count_lines(folders->logs, "enqueue", item->row.text, end);
+        n = play_count_lines(folders->logs, "enqueue", item->row.text, end);
         if (n != item->deliveries)
-            answers = wrong(item->id, "enqueue answered with its id %d times", n);
-        if (count_lines(folders->logs, "enqueue", item->row.text, "DUPLICATE") != item->deliveries - 1)
-            answers = wrong(item->id, "enqueue did not tell its duplicate");
+            answers = play_wrong(item->id, "enqueue answered with its id %d times", n);
+        if (play_count_lines(folders->logs, "enqueue", item->row.text, "DUPLICATE") != item->deliveries - 1)
+            answers = play_wrong(item->id, "enqueue did not tell its duplicate");
         doubled += item->deliveries - 1;
         for (int w = 0; w < DEMO_WORKERS; w++)
-            done += count_lines(folders->logs, workers[w].name, begin, item->video);
+            done += play_count_lines(folders->logs, workers[w].name, begin, item->video);
         if (done != (item != plan->poison))
-            once = wrong(item->id, "was rendered %d times", done);
+            once = play_wrong(item->id, "was rendered %d times", done);
     }
     for (int w = 0; w < DEMO_WORKERS; w++) {
         crashes += workers[w].crashes;
@@ -167,13 +123,13 @@ static void check_programs(const demo_plan *plan, const demo_worker *workers, co
         if (workers[w].killed)
             killed = &workers[w];
     }
-    check(answers, "%d job was delivered twice, and enqueue answered DUPLICATE and the first id", doubled);
-    check(once, "every video was rendered to its end once");
-    check(killed != NULL && strcmp(plan->slow->worker, killed->name) != 0,
-          "%s was killed in the middle of %s, and %s rendered it", killed != NULL ? killed->name : "nobody",
-          plan->slow->id, plan->slow->worker);
-    check(crashes == plan->poison->retry_count && errors == 0,
-          "%d workers crashed, all over the poison; the rest stopped when they were told to", crashes);
+    play_check(answers, "%d job was delivered twice, and enqueue answered DUPLICATE and the first id", doubled);
+    play_check(once, "every video was rendered to its end once");
+    play_check(killed != NULL && strcmp(plan->slow->worker, killed->name) != 0,
+               "%s was killed in the middle of %s, and %s rendered it", killed != NULL ? killed->name : "nobody",
+               plan->slow->id, plan->slow->worker);
+    play_check(crashes == plan->poison->retry_count && errors == 0,
+               "%d workers crashed, all over the poison; the rest stopped when they were told to", crashes);
 }
 
 /* ---- the videos ------------------------------------------------------------------------------------- */
@@ -200,9 +156,9 @@ static int video_is_whole(const demo_item *item, const demo_folders *folders)
     snprintf(path, sizeof path, "%s/%s", folders->videos, item->video);
     from = fopen(path, "rb");
     if (from == NULL || first == NULL || frame == NULL)
-        wrong(item->id, "there is no %s", path);
+        play_wrong(item->id, "there is no %s", path);
     else if (fgets(line, sizeof line, from) == NULL || !header_is(line, c))
-        wrong(item->id, "the header is not the composition's");
+        play_wrong(item->id, "the header is not the composition's");
     else {
         while (n < c->frames && fgets(line, sizeof line, from) != NULL && strcmp(line, "FRAME\n") == 0
                && fread(n == 0 ? first : frame, 1, size, from) == size) {
@@ -211,7 +167,7 @@ static int video_is_whole(const demo_item *item, const demo_folders *folders)
         }
         ok = n == c->frames && fgetc(from) == EOF && (moved || n == 1);
         if (!ok)
-            wrong(item->id, "%d good frames instead of %d, bytes after the last, or nothing moves", n, c->frames);
+            play_wrong(item->id, "%d good frames instead of %d, bytes after the last, or nothing moves", n, c->frames);
     }
     if (from != NULL)
         fclose(from);
@@ -233,7 +189,7 @@ static int nothing_else(const demo_plan *plan, const demo_folders *folders)
         for (size_t i = 0; i < plan->n && !known; i++)
             known = &plan->items[i] != plan->poison && strcmp(plan->items[i].video, entry->d_name) == 0;
         if (!known)
-            ok = wrong(entry->d_name, "should not be there");
+            ok = play_wrong(entry->d_name, "should not be there");
     }
     if (dir != NULL)
         closedir(dir);
@@ -250,17 +206,16 @@ static void check_videos(const demo_plan *plan, const demo_folders *folders)
         whole++;
         frames += plan->items[i].composition.frames;
     }
-    check((size_t)whole == plan->n - 1, "%d videos are whole: the header is as ordered, and so are all %d frames",
-          whole, frames);
-    check(nothing_else(plan, folders), "there is no other file beside them");
+    play_check((size_t)whole == plan->n - 1, "%d videos are whole: the header is as ordered, and so are all %d frames",
+               whole, frames);
+    play_check(nothing_else(plan, folders), "there is no other file beside them");
 }
 
 int check_demo(demo_plan *plan, renderq *h, const demo_worker *workers, const demo_folders *folders)
 {
-    faults = 0;
-    check(plan_observe(plan, h) == RENDERQ_OK, "the queue can be read");
+    play_check(plan_observe(plan, h) == RENDERQ_OK, "the queue can be read");
     check_queue(plan, h, folders);
     check_programs(plan, workers, folders);
     check_videos(plan, folders);
-    return faults;
+    return play_faults();
 }

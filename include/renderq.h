@@ -59,7 +59,7 @@ typedef enum renderq_status {
                                   changed nothing. After a lost reply an earlier one of the same call may have. */
     RENDERQ_DUPLICATE = 3,     /* a live job holds this dedup key; its id is handed back */
     RENDERQ_BUSY = 4,          /* [any] another connection held a lock for too long; nothing done, try again */
-    RENDERQ_ABORTED = 5,       /* the transaction is gone: nothing done, roll back */
+    RENDERQ_ABORTED = 5,       /* [any, in a transaction] the transaction is gone, and all of it with it: roll back */
     RENDERQ_UNCERTAIN = 6,     /* [any] the reply was lost and the server could not be asked: may have happened */
     RENDERQ_DISCONNECTED = 7,  /* [any] no connection; nothing was sent */
     RENDERQ_DENIED = 8,        /* [any] login refused, permission missing, file or folder read-only */
@@ -148,6 +148,9 @@ typedef struct renderq_options {            /* NULL or zero: the defaults */
     void (*log)(renderq_log_level level, const char *line, void *arg);  /* called by the thread in the call;
                                                `line` lives for the call and has no newline */
     void *log_arg;
+    const char *queue;                      /* the default queue instead of the URL's */
+    int in_transaction;                     /* renderq_attach() alone. 1: every call must find the caller's transaction
+                                               open, and always the same one; else it does nothing: ABORTED */
 } renderq_options;
 
 typedef struct renderq_new_job {
@@ -233,8 +236,28 @@ typedef struct renderq_job {
  * Returns OK, or one marked [any]. */
 renderq_status renderq_open(const char *url, const renderq_options *options, renderq **out);
 
-/* Closes the handle and frees it. Leased jobs keep their leases: complete, fail or release them first. NULL is
- * fine. In a child after fork() it frees memory alone and leaves the parent's connection untouched. */
+/* Makes a handle on a connection that the caller opened, so that calls join the caller's own transaction, or run in one
+ * of theirs where none is open. scheme is "sqlite" (connection: a sqlite3 *) or "sqlserver" (a CS_CONNECTION *, logged
+ * in, with no command open on it). options: connect_s, password and retry_s mean nothing here; the queue is
+ * options->queue, or VideoRenderJobs.
+ *
+ * The connection stays the caller's: it outlives the handle, is used by the handle alone while a call runs, and keeps
+ * its callbacks, settings and busy handler. So waits for a lock are as long as the caller set them, on SQLite an
+ * interrupt is heard in a wait for work alone, and nothing is repeated: a lost link is the caller's to open anew, with
+ * another handle on it. SQL Server: the session must have QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS
+ * and CONCAT_NULL_YIELDS_NULL on, NUMERIC_ROUNDABORT and IMPLICIT_TRANSACTIONS off (INVALID else), and the connection
+ * CS_CLIENTCHARSET UTF-8; each call asks first whether a transaction is open, but for a handle with in_transaction,
+ * which knows. Its transaction must be READ COMMITTED or weaker to receive in: READPAST is refused in others (INVALID).
+ *
+ * With in_transaction one handle serves one transaction: once the caller has ended it, renderq_rollback() makes the
+ * handle ready for the next. SQLite knows transactions by nothing but their being open: of two in a row the second
+ * is not told apart.
+ * *out as renderq_open() has it. Returns OK, or one marked [any]. */
+renderq_status renderq_attach(const char *scheme, void *connection, const renderq_options *options, renderq **out);
+
+/* Closes the handle and frees it. Leased jobs keep their leases: complete, fail or release them first. An open
+ * transaction of renderq_begin() or renderq_receive() is rolled back. NULL is fine. In a child after fork() it frees
+ * memory alone and leaves the parent's connection untouched. */
 void renderq_close(renderq *h);
 
 /* One line about the last call on this handle that did not return RENDERQ_OK: what was wrong and what to do.
@@ -244,7 +267,13 @@ const char *renderq_errmsg(const renderq *h);
 /* The engine's own number for that error (SQLite: the extended result code), 0 where the engine had no part. */
 int renderq_native_error(const renderq *h);
 
-/* Ends the call that is running on the handle, or if none is, the next renderq_claim() or claim_many() on it:
+/* The engine's own connection, for the caller's SQL in a transaction of renderq_begin() or renderq_receive(): a
+ * sqlite3 * or a CS_CONNECTION *. Good until the next call on the handle, which it must meet with no command and no
+ * statement open. Begin and end transactions by the calls below, never on it, and leave its settings as they are.
+ * NULL when there is no connection just now (not in an open transaction), in a child after fork(), and of NULL. */
+void *renderq_native(renderq *h);
+
+/* Ends the call that is running on the handle, or if none is, the next claim, claim_many or receive on it:
  * it returns RENDERQ_INTERRUPTED and has changed nothing. One interrupt ends one call. May be called from any
  * thread and from a signal handler, as long as the handle is open. NULL is fine. */
 void renderq_interrupt(renderq *h);
@@ -345,6 +374,62 @@ renderq_status renderq_job_resume(renderq *h, const char *queue, const renderq_i
 
 /* Frees a job. The row and its lease stay as they are. NULL is fine. */
 void renderq_job_free(renderq_job *job);
+
+/* ---- transactions ----------------------------------------------------------------------------------- */
+/* One transaction holds what must happen together: a message received, the caller's own tables changed on
+ * renderq_native(), jobs put into the same database. All of it, or none; no distributed transaction is needed.
+ *
+ *     while (renderq_receive(h, &options, &job) == RENDERQ_OK) {
+ *         if (handle(renderq_native(h), job) && renderq_enqueue(h, &follow_up, NULL) == RENDERQ_OK)
+ *             status = renderq_commit(h);
+ *         else if ((status = renderq_rollback(h)) == RENDERQ_OK)
+ *             status = renderq_fail(h, job, "why", RENDERQ_BACKOFF);
+ *         renderq_job_free(job);
+ *     }
+ *
+ * In a transaction, enqueue, and start, renew, complete, fail, release, cancel, retry, settle of other jobs join it:
+ * they count with its commit. A duplicate dedup key leaves it usable. claim, create, reap, purge and retry_dead have
+ * transactions of their own, and are INVALID inside. Nothing is repeated inside, since only the caller can do all of it
+ * again.
+ *
+ * Every call inside first makes sure that the transaction still stands. Where the server has rolled it back (a
+ * statement of the caller's failed, a deadlock, a lost link), the call does nothing and answers ABORTED, until
+ * renderq_rollback() or renderq_commit() has ended it: what comes after would otherwise be committed alone. */
+
+/* Begins a transaction, for producers: several calls, all or none. Returns OK, INVALID (one is open), or one marked
+ * [any]. SQLite takes the write lock here: other writers wait until it ends, so keep it short. */
+renderq_status renderq_begin(renderq *h);
+
+/* Takes the next job and begins the transaction that it is done in. The job is claimed as by renderq_claim(), with
+ * its lease, and that is committed; then the transaction begins, and in it the job is completed. So
+ *   renderq_commit()       the job is done, and the caller's SQL and enqueues with it
+ *   renderq_rollback()     nothing of that; the lease still stands: renderq_fail() then counts and delays the job,
+ *                          renderq_release() gives it back at once, uncounted
+ *   the process dies       nothing of that; the lease runs out, which counts a failure. A message that kills its
+ *                          handlers ends as a dead letter.
+ * Others that claim or receive meanwhile skip the job and do not wait for it (on SQLite, which has one writer, they
+ * wait until the transaction ends).
+ * Inside, renderq_complete() of the job does no more than set its output URL; renew, fail, release, cancel, retry and
+ * settle of it, and another receive, are INVALID. *out is the job, to be freed with renderq_job_free(), or NULL.
+ *
+ * On an attached handle with the caller's transaction open the job is taken and completed in that: nothing of it
+ * survives a rollback, neither the lease nor a count of attempts.
+ * Returns OK, EMPTY, INVALID (a transaction of this handle is open; options->unstarted), or one marked [any]; after all
+ * but OK no transaction is open. A claim that could not be carried through is given back. */
+renderq_status renderq_receive(renderq *h, const renderq_claim_options *options, renderq_job **out);
+
+/* Ends the transaction of renderq_begin() or renderq_receive(), whatever it answers. Returns
+ *   OK          all of it happened
+ *   ABORTED     none of it: the transaction was gone. Of a received job the lease may still stand: fail or release it.
+ *   UNCERTAIN   the reply was lost. After a receive the job's row has told what became of it wherever it could be
+ *               asked; without one, look with renderq_get() for a job enqueued inside, or at the caller's own tables.
+ *   INVALID     there was none, or it is the caller's own (attached): commit that on the connection.
+ * or one marked [any]: none of it. */
+renderq_status renderq_commit(renderq *h);
+
+/* Undoes the transaction and ends it; without one it does nothing. Returns OK; INVALID when it is the caller's own
+ * (attached) and still open: roll that back on the connection. */
+renderq_status renderq_rollback(renderq *h);
 
 /* ---- operate ---------------------------------------------------------------------------------------- */
 /* queue is NULL for the URL's in all of these. */

@@ -5,25 +5,14 @@
 
 #include "backoff.h"
 #include "check.h"
+#include "claim.h"
 #include "clock.h"
-#include "job.h"
 #include "reap.h"
 
 #define POLL_CAP_MS      2000
 #define REAP_IDLE_MS     10000      /* how often a handle that finds nothing reaps */
 #define REAP_BUSY_MS     60000      /* ... and one that finds work */
 #define REAP_BATCH       100
-
-typedef struct claim {
-    renderq *h;
-    const rq_queue *queue;
-    rq_queue room;
-    const char *worker;
-    int lease_s;
-    int64_t wait_ms;
-    bool unstarted, no_reap;
-    rq_jobs found;
-} claim;
 
 /* ---- ghosts: claims that may still take effect ---- */
 
@@ -46,7 +35,7 @@ static void bury(rq_ghost *ghost)
 }
 
 /* Without memory for it the ghost's lease runs out by itself, which counts a failure of the job: no worse. */
-static void remember_ghost(const claim *c, const rq_guid *token)
+static void remember_ghost(const rq_claim *c, const rq_guid *token)
 {
     rq_ghost *ghost = ghost_place(c->h);
     bury(ghost);
@@ -103,8 +92,17 @@ static bool give_back(renderq *h, const rq_queue *queue, const rq_guid *token, s
     return done;
 }
 
+void rq_claim_return(const rq_claim *c, const rq_guid *token)
+{
+    size_t n;
+    rq_error said = c->h->error;
+    if (!give_back(c->h, c->queue, token, &n))
+        remember_ghost(c, token);
+    c->h->error = said;
+}
+
 /* A fault leaves the ghosts for the next claim, which must not wait for each of them. */
-static void release_ghosts(const claim *c)
+static void release_ghosts(const rq_claim *c)
 {
     bool answered = true;
     for (size_t i = 0; i < RQ_GHOSTS_MAX && answered; i++) {
@@ -140,7 +138,7 @@ static int64_t *reaped_at(renderq *h, const rq_queue *queue)
 }
 
 /* A fault here is not the claim's: it is logged, and the claim goes on. An interrupt ends the claim. */
-static bool reap_now(const claim *c, int64_t *at_ms)
+static bool reap_now(const rq_claim *c, int64_t *at_ms)
 {
     rq_reaped counts;
     rq_error said = c->h->error;
@@ -152,7 +150,7 @@ static bool reap_now(const claim *c, int64_t *at_ms)
     return counts.returned > 0;
 }
 
-static void reap_if_busy(const claim *c)
+static void reap_if_busy(const rq_claim *c)
 {
     int64_t *at_ms = reaped_at(c->h, c->queue);
     int64_t last = *at_ms == INT64_MIN ? c->h->opened_at_ms : *at_ms;
@@ -161,7 +159,7 @@ static void reap_if_busy(const claim *c)
 }
 
 /* Whether asking once more is worth it. */
-static bool reap_if_idle(const claim *c)
+static bool reap_if_idle(const rq_claim *c)
 {
     int64_t *at_ms = reaped_at(c->h, c->queue);
     if (c->no_reap || (*at_ms != INT64_MIN && rq_clock_ms() - *at_ms < REAP_IDLE_MS))
@@ -171,7 +169,7 @@ static bool reap_if_idle(const claim *c)
 
 /* ---- one claim ---- */
 
-static renderq_status ask(claim *c, const rq_guid *token)
+static renderq_status ask(rq_claim *c, const rq_guid *token)
 {
     rq_value values[] = { rq_text(c->worker), rq_guid_value(token), rq_number(c->lease_s), rq_number(c->unstarted),
                           rq_number((int64_t)c->found.max) };
@@ -189,7 +187,7 @@ static renderq_status fresh_token(renderq *h, rq_guid *token)
 }
 
 /* Jobs that there was no memory for: an engine that cannot take its rows back has leased them all the same. */
-static bool give_back_unseen(const claim *c, const rq_guid *token)
+static bool give_back_unseen(const rq_claim *c, const rq_guid *token)
 {
     size_t n;
     rq_error said = c->h->error;
@@ -200,7 +198,7 @@ static bool give_back_unseen(const claim *c, const rq_guid *token)
 
 /* Asks until there is an answer. After a lost reply the token is looked for; if no row has it, the request may still
  * be on its way, so its token is remembered and another one is asked with. */
-static renderq_status claim_once(claim *c)
+static renderq_status claim_once(rq_claim *c)
 {
     rq_guid token;
     renderq_status status = fresh_token(c->h, &token);
@@ -237,7 +235,7 @@ static renderq_status claim_once(claim *c)
     return status;
 }
 
-static renderq_status claim_and_reap(claim *c)
+renderq_status rq_claim_once(rq_claim *c)
 {
     release_ghosts(c);
     reap_if_busy(c);
@@ -247,21 +245,21 @@ static renderq_status claim_and_reap(claim *c)
     return status;
 }
 
-static renderq_status interrupted(renderq *h)
+renderq_status rq_claim_interrupted(renderq *h)
 {
     rq_stop_answer(&h->stop);
     return rq_fault(h, RENDERQ_INTERRUPTED, "interrupted while it waited for a job; nothing was claimed");
 }
 
-static renderq_status claim_waiting(claim *c)
+renderq_status rq_claim_wait(rq_claim *c, renderq_status (*once)(rq_claim *c))
 {
     int64_t began_ms = rq_clock_ms();
     for (unsigned empty_reads = 1;; empty_reads++) {
         if (rq_stop_raised(&c->h->stop))
-            return interrupted(c->h);
-        renderq_status status = claim_and_reap(c);
+            return rq_claim_interrupted(c->h);
+        renderq_status status = once(c);
         if (status == RENDERQ_EMPTY && rq_stop_raised(&c->h->stop))
-            return interrupted(c->h);       /* the reaping was */
+            return rq_claim_interrupted(c->h);      /* the reaping was */
         if (status != RENDERQ_EMPTY || c->wait_ms == 0)
             return status;
         int64_t wait = rq_poll_ms(empty_reads, POLL_CAP_MS, rq_jitter());
@@ -272,12 +270,13 @@ static renderq_status claim_waiting(claim *c)
             wait = wait < left ? wait : left;
         }
         if (rq_stop_sleep(&c->h->stop, wait))
-            return interrupted(c->h);
+            return rq_claim_interrupted(c->h);
     }
 }
 
-static renderq_status take_options(renderq *h, const renderq_claim_options *given, claim *c)
+renderq_status rq_claim_take(renderq *h, const renderq_claim_options *given, rq_claim *c)
 {
+    *c = (rq_claim){ .h = h };
     renderq_claim_options options;
     renderq_status status = rq_take_struct(h, "renderq_claim_options", given, &options, sizeof options);
     if (status == RENDERQ_OK)
@@ -298,16 +297,22 @@ static renderq_status take_options(renderq *h, const renderq_claim_options *give
     return RENDERQ_OK;
 }
 
+void rq_claim_into(rq_claim *c, renderq_job **out, size_t max)
+{
+    c->found = (rq_jobs){ .h = c->h, .queue = c->queue, .jobs = out, .max = max, .leased = true,
+                          .lease_s = c->lease_s };
+}
+
 static renderq_status claim_into(renderq *h, const renderq_claim_options *options, renderq_job **out, size_t max,
                                  size_t *n)
 {
-    claim c = { .h = h };
-    renderq_status status = take_options(h, options, &c);
+    rq_claim c;
+    renderq_status status = rq_claim_take(h, options, &c);
     if (status != RENDERQ_OK)
         return status;
-    c.found = (rq_jobs){ .h = h, .queue = c.queue, .jobs = out, .max = max, .leased = true, .lease_s = c.lease_s };
+    rq_claim_into(&c, out, max);
     rq_error before = h->error;
-    status = claim_waiting(&c);
+    status = rq_claim_wait(&c, rq_claim_once);
     if (status == RENDERQ_OK)
         h->error = before;          /* what failed on the way, a reap or an empty read, is not this call's */
     rq_jobs_sort(&c.found, true);
@@ -320,7 +325,7 @@ renderq_status renderq_claim(renderq *h, const renderq_claim_options *options, r
     size_t n = 0;
     if (out)
         *out = NULL;
-    renderq_status status = rq_enter(h, true);
+    renderq_status status = rq_enter(h, RQ_WAITS | RQ_ALONE);
     if (status != RENDERQ_OK)
         return status;
     if (!out)
@@ -333,7 +338,7 @@ renderq_status renderq_claim_many(renderq *h, const renderq_claim_options *optio
 {
     if (n)
         *n = 0;
-    renderq_status status = rq_enter(h, true);
+    renderq_status status = rq_enter(h, RQ_WAITS | RQ_ALONE);
     if (status != RENDERQ_OK)
         return status;
     if (!out || !n)

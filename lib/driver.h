@@ -40,6 +40,9 @@ typedef struct rq_driver rq_driver;
 typedef struct rq_conn {
     const rq_driver *driver;
     const rq_session *session;
+    bool guarded;           /* run() first makes sure that the transaction of the last begin() or find() still stands,
+                               in the same request; if not, it does nothing and answers ABORTED. begin() sets it,
+                               commit() and rollback() clear it; with a transaction that was found, the core does */
 } rq_conn;
 
 /* Takes one row of one item. Anything but OK ends the statement and is what run() returns, with nothing done where
@@ -59,12 +62,17 @@ struct rq_driver {
     /* Adopts a connection that the caller made, and will never close or change it for good. */
     renderq_status (*attach)(const rq_session *session, void *native, rq_conn **out);
 
+    /* The caller's transaction on an attached connection: *id is what tells it from others, 0 when none is open. */
+    renderq_status (*find)(rq_conn *conn, int64_t *id);
+    bool find_is_vague;             /* *id holds from the first write on alone, and a rollback does not change it */
+
     void (*close)(rq_conn *conn);
 
     /* In a child after fork(): frees memory, touches neither the file nor the socket. */
     void (*abandon)(rq_conn *conn);
 
-    /* One transaction at a time. A commit that returns anything but OK has ended it too. */
+    /* One transaction at a time. A commit that returns anything but OK has ended it too: ABORTED where it was gone
+     * before, UNCERTAIN where the reply was lost. A rollback that fails leaves it to the end of the connection. */
     renderq_status (*begin)(rq_conn *conn);
     renderq_status (*commit)(rq_conn *conn);
     renderq_status (*rollback)(rq_conn *conn);
@@ -75,6 +83,7 @@ struct rq_driver {
     /* Runs a statement for n items (1 unless it is `many`), n_params values each in a row, in one transaction of its
      * own or in the one that is open: all of it happens, or nothing. Row by row it hands back what came, in any
      * order. Besides its own failures it answers
+     *   ABORTED       guarded: the transaction does not stand, or does not any more
      *   DISCONNECTED  the link is gone and nothing was sent
      *   UNCERTAIN     the link is gone or the reply was not understood: it may have happened
      * after which the core opens another connection, unless this one is alive. */

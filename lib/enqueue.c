@@ -149,7 +149,7 @@ renderq_status renderq_enqueue(renderq *h, const renderq_new_job *given, renderq
     batch b = { .n = 1, .values = values, .ids = &guid, .results = &result };
     rq_queue room;
     const rq_queue *queue;
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status == RENDERQ_OK)
         status = take_header(h, given, &job);
     if (status == RENDERQ_OK)
@@ -258,7 +258,7 @@ renderq_status renderq_enqueue_many(renderq *h, const renderq_new_job *jobs, siz
 {
     rq_queue room;
     const rq_queue *queue = NULL;
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status != RENDERQ_OK || n == 0)
         return status;
     status = check_many(h, jobs, n, each);

@@ -105,7 +105,7 @@ void rq_give_item(void *array, size_t i, const void *ours, size_t size)
 
 /* ---- entering a call ---- */
 
-renderq_status rq_enter(renderq *h, bool waits)
+renderq_status rq_enter(renderq *h, int call)
 {
     if (!h)
         return RENDERQ_INVALID;
@@ -114,8 +114,8 @@ renderq_status rq_enter(renderq *h, bool waits)
                         "this handle was opened before fork(), and belongs to the parent: open one in the child");
     if (!h->ready)
         return rq_fault(h, RENDERQ_INVALID, "this handle was never opened: renderq_open() failed");
-    rq_stop_begin(&h->stop, waits);
-    return RENDERQ_OK;
+    rq_stop_begin(&h->stop, (call & RQ_WAITS) != 0);
+    return rq_tx_enter(h, call);
 }
 
 void renderq_interrupt(renderq *h)
@@ -147,10 +147,21 @@ static void drop(renderq *h)
     h->conn = NULL;
 }
 
+void rq_drop_broken(renderq *h, renderq_status status)
+{
+    if ((status != RENDERQ_DISCONNECTED && status != RENDERQ_UNCERTAIN) || !h->conn || h->driver->alive(h->conn))
+        return;
+    rq_log(h, RENDERQ_LOG_WARNING, "the connection broke: %s", h->error.text);
+    drop(h);
+}
+
 /* A server that cannot be reached just now may refuse in many ways (a failover refuses logins), so whatever stops a
  * reconnection counts as no connection, and is tried again. */
 static renderq_status reconnect(renderq *h)
 {
+    if (h->attached)
+        return rq_fault(h, RENDERQ_DISCONNECTED,
+                        "the connection that was attached broke: open another, and attach that");
     renderq_status status = h->driver->open(&h->session, &h->conn);
     if (status == RENDERQ_OK)
         rq_log(h, RENDERQ_LOG_INFO, "connected again");
@@ -159,17 +170,19 @@ static renderq_status reconnect(renderq *h)
     return status;
 }
 
+renderq_status rq_connect(renderq *h)
+{
+    return h->conn ? RENDERQ_OK : reconnect(h);
+}
+
 renderq_status rq_run(renderq *h, const rq_queue *queue, rq_statement_id id, const rq_value *values, size_t n,
                       rq_row_fn row, void *arg)
 {
-    renderq_status status = h->conn ? RENDERQ_OK : reconnect(h);
+    renderq_status status = rq_connect(h);
     if (status == RENDERQ_OK)
         status = h->driver->run(h->conn, queue, id, values, n, row, arg);
-    if ((status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN) && h->conn && !h->driver->alive(h->conn)) {
-        rq_log(h, RENDERQ_LOG_WARNING, "the connection broke: %s", h->error.text);
-        drop(h);
-    }
-    return status;
+    rq_drop_broken(h, status);
+    return rq_tx_fault(h, status);
 }
 
 rq_try rq_first_try(const renderq *h)
@@ -202,7 +215,8 @@ bool rq_again(renderq *h, rq_try *tries, renderq_status *status)
         tries->maybe = true;
     bool passing = *status == RENDERQ_DISCONNECTED || *status == RENDERQ_UNCERTAIN
                    || (*status == RENDERQ_BUSY && (tries->maybe || tries->busy++ < h->driver->busy_tries));
-    if (passing && rq_clock_ms() < tries->until_ms) {
+    /* In a transaction only the caller can do all of it again. */
+    if (passing && h->tx.state == RQ_TX_NONE && rq_clock_ms() < tries->until_ms) {
         int64_t left = tries->until_ms - rq_clock_ms(), wait = rq_poll_ms(++tries->count, RETRY_CAP_MS, rq_jitter());
         if (!rq_stop_sleep(&h->stop, wait < left ? wait : left))
             return true;
@@ -270,11 +284,7 @@ static renderq_status take_url(renderq *h, const rq_driver *driver, const char *
     if (!h->driver)
         return rq_fault(h, RENDERQ_INVALID, "the URL's scheme \"%.50s\" is unknown: sqlite:PATH is one that works",
                         h->url.scheme);
-    status = check_url_options(h);
-    if (status != RENDERQ_OK)
-        return status;
-    const char *queue = rq_url_option(&h->url, "queue");
-    return parse_queue(h, queue ? queue : RQ_NAME_DEFAULT, &h->queue);
+    return check_url_options(h);
 }
 
 static renderq_status take_seconds(renderq *h, const char *name, int given, int otherwise, int min, int max, int *out)
@@ -299,10 +309,23 @@ static char *default_worker(void)
     return strdup(name);
 }
 
+/* The options' queue, or the URL's, or the usual one. */
+static renderq_status take_queue(renderq *h, const char *given)
+{
+    const char *name = given ? given : rq_url_option(&h->url, "queue");
+    h->queue_text = strdup(name ? name : RQ_NAME_DEFAULT);
+    return h->queue_text ? parse_queue(h, h->queue_text, &h->queue) : rq_fault(h, RENDERQ_NOMEM, "out of memory");
+}
+
 static renderq_status take_options(renderq *h, const renderq_options *given)
 {
     renderq_options options;
     renderq_status status = rq_take_struct(h, "renderq_options", given, &options, sizeof options);
+    if (status == RENDERQ_OK && options.in_transaction && !h->attached)
+        status = rq_fault(h, RENDERQ_INVALID, "in_transaction is an option of renderq_attach(): this connection is not "
+                          "the caller's, so renderq_begin() begins its transactions");
+    if (status == RENDERQ_OK)
+        status = take_queue(h, options.queue);
     if (status == RENDERQ_OK)
         status = take_seconds(h, "connect_s", options.connect_s, 10, 1, 3600, &h->session.connect_s);
     if (status == RENDERQ_OK)
@@ -313,7 +336,8 @@ static renderq_status take_options(renderq *h, const renderq_options *given)
         status = rq_check_text(h, NULL, &rq_worker_field, options.worker);
     if (status != RENDERQ_OK)
         return status;
-    h->retry_s = h->retry_s < 0 ? 0 : h->retry_s;
+    h->retry_s = h->retry_s < 0 || h->attached ? 0 : h->retry_s;
+    h->in_transaction = options.in_transaction != 0;
     h->log = options.log;
     h->log_arg = options.log_arg;
     h->worker = options.worker ? strdup(options.worker) : default_worker();
@@ -324,20 +348,30 @@ static renderq_status take_options(renderq *h, const renderq_options *given)
     return RENDERQ_OK;
 }
 
-renderq_status rq_open_with(const rq_driver *driver, const char *url, const renderq_options *options, renderq **out)
+/* A handle with nothing in it. NULL: out of memory. */
+static renderq *new_handle(renderq_status *status)
 {
-    if (!out)
-        return RENDERQ_INVALID;
-    renderq *h = *out = calloc(1, sizeof *h);
+    renderq *h = calloc(1, sizeof *h);
     if (!h)
-        return RENDERQ_NOMEM;
+        return NULL;
     h->pid = getpid();
     h->opened_at_ms = rq_clock_ms();
     h->session = (rq_session){ .url = &h->url, .stop = &h->stop, .error = &h->error };
     int number = rq_stop_open(&h->stop);
-    renderq_status status = RENDERQ_OK;
-    if (number != 0)
-        status = rq_error_set(&h->error, RENDERQ_FAILED, number, "opening a pipe failed: %s", strerror(number));
+    *status = number == 0 ? RENDERQ_OK
+                          : rq_error_set(&h->error, RENDERQ_FAILED, number, "opening a pipe failed: %s",
+                                         strerror(number));
+    return h;
+}
+
+renderq_status rq_open_with(const rq_driver *driver, const char *url, const renderq_options *options, renderq **out)
+{
+    if (!out)
+        return RENDERQ_INVALID;
+    renderq_status status;
+    renderq *h = *out = new_handle(&status);
+    if (!h)
+        return RENDERQ_NOMEM;
     if (status == RENDERQ_OK)
         status = take_url(h, driver, url);
     if (status == RENDERQ_OK)
@@ -346,6 +380,35 @@ renderq_status rq_open_with(const rq_driver *driver, const char *url, const rend
         status = h->driver->open(&h->session, &h->conn);
     h->ready = status == RENDERQ_OK;
     return status;
+}
+
+renderq_status rq_attach_with(const rq_driver *driver, const char *scheme, void *connection,
+                              const renderq_options *options, renderq **out)
+{
+    if (!out)
+        return RENDERQ_INVALID;
+    renderq_status status;
+    renderq *h = *out = new_handle(&status);
+    if (!h)
+        return RENDERQ_NOMEM;
+    h->attached = true;
+    h->driver = driver ? driver : scheme ? rq_driver_find(scheme) : NULL;
+    if (status == RENDERQ_OK && !h->driver)
+        status = rq_fault(h, RENDERQ_INVALID, "the scheme \"%.50s\" is unknown: it is sqlite or sqlserver",
+                          scheme ? scheme : "NULL");
+    if (status == RENDERQ_OK && !connection)
+        status = rq_fault(h, RENDERQ_INVALID, "the connection to attach to is NULL");
+    if (status == RENDERQ_OK)
+        status = take_options(h, options);
+    if (status == RENDERQ_OK)
+        status = h->driver->attach(&h->session, connection, &h->conn);
+    h->ready = status == RENDERQ_OK;
+    return status;
+}
+
+renderq_status renderq_attach(const char *scheme, void *connection, const renderq_options *options, renderq **out)
+{
+    return rq_attach_with(NULL, scheme, connection, options, out);
 }
 
 renderq_status renderq_open(const char *url, const renderq_options *options, renderq **out)
@@ -364,10 +427,15 @@ void renderq_close(renderq *h)
 {
     if (!h)
         return;
-    if (h->pid == getpid())
+    if (h->pid == getpid()) {
+        if (h->attached && h->conn && h->tx.state != RQ_TX_NONE)
+            rq_tx_undo(h);          /* what we began on the caller's connection */
         drop(h);
-    else if (h->conn)
+    } else if (h->conn) {
         h->driver->abandon(h->conn);
+    }
+    free(h->tx.queue);
+    free(h->queue_text);
     rq_stop_close(&h->stop);
     rq_url_free(&h->url);
     wipe(h->password);
@@ -383,18 +451,17 @@ renderq_status renderq_create(renderq *h, const char *name)
 {
     rq_queue room;
     const rq_queue *queue;
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_ALONE);
     if (status == RENDERQ_OK)
         status = rq_which_queue(h, name, &room, &queue);
     if (status != RENDERQ_OK)
         return status;
     rq_try tries = rq_first_try(h);
     do {
-        status = h->conn ? RENDERQ_OK : reconnect(h);
+        status = rq_connect(h);
         if (status == RENDERQ_OK)
             status = h->driver->create(h->conn, queue);
-        if ((status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN) && h->conn && !h->driver->alive(h->conn))
-            drop(h);
+        rq_drop_broken(h, status);
     } while (rq_again(h, &tries, &status));
     return status;
 }

@@ -24,15 +24,34 @@ typedef struct rq_reap_time {
 
 #define RQ_REAP_TIMES_MAX 16
 
+typedef enum rq_tx_state {
+    RQ_TX_NONE,
+    RQ_TX_OURS,                     /* of renderq_begin() or renderq_receive() */
+    RQ_TX_CALLERS,                  /* the caller's own, on an attached connection */
+    RQ_TX_GONE                      /* there was one, and the server has ended it */
+} rq_tx_state;
+
+/* What is known of the connection's transaction. See transaction.c. */
+typedef struct rq_tx {
+    rq_tx_state state;
+    bool callers;                   /* GONE: it was the caller's */
+    int64_t id;                     /* of the caller's, as the driver tells them apart */
+    char *queue;                    /* of the job that was received in it; NULL: none was */
+    rq_guid job, token;
+} rq_tx;
+
 struct renderq {
     const rq_driver *driver;
     rq_conn *conn;                  /* NULL: not connected; the next statement connects */
+    bool attached;                  /* to a connection of the caller's: never connected anew */
+    bool in_transaction;            /* ... of which every call must find the transaction that the first one saw */
+    rq_tx tx;
     rq_session session;
     rq_url url;
     rq_error error;
     rq_stop stop;
-    rq_queue queue;                 /* the URL's */
-    char *worker, *password;
+    rq_queue queue;                 /* where a call names none */
+    char *worker, *password, *queue_text;
     int retry_s;
     pid_t pid;                      /* of the process that opened it */
     bool ready;                     /* open succeeded */
@@ -46,10 +65,48 @@ struct renderq {
 
 /* renderq_open() with the driver given: what the tests wrap. */
 renderq_status rq_open_with(const rq_driver *driver, const char *url, const renderq_options *options, renderq **out);
+renderq_status rq_attach_with(const rq_driver *driver, const char *scheme, void *connection,
+                              const renderq_options *options, renderq **out);
 
-/* The first thing that every public call does: a handle that can be used, in the process that opened it. A call that
- * waits also hears an interrupt that came before it. */
-renderq_status rq_enter(renderq *h, bool waits);
+/* What a call is. */
+enum {
+    RQ_JOINS = 0,                   /* in a transaction it is part of that */
+    RQ_ALONE = 1,                   /* it has transactions of its own: INVALID in one */
+    RQ_RECEIVES = 2,                /* ... unless it is the caller's own */
+    RQ_ENDS = 4,                    /* it ends the transaction, so that one that is gone is its own affair */
+    RQ_WAITS = 8                    /* it waits, and so also hears an interrupt that came before it */
+};
+
+/* The first thing that every public call does: a handle that can be used, in the process that opened it, and a
+ * transaction that allows the call. */
+renderq_status rq_enter(renderq *h, int call);
+
+/* -- transaction.c -- */
+
+/* Finds out how the call stands to the connection's transaction. */
+renderq_status rq_tx_enter(renderq *h, int call);
+
+/* What a failed statement means for the transaction it ran in: a link that broke, or an outcome that nobody knows, is
+ * the end of it. */
+renderq_status rq_tx_fault(renderq *h, renderq_status status);
+
+/* Begins one, asking once. */
+renderq_status rq_tx_begin(renderq *h);
+
+/* Undoes it and forgets it, whatever is left of it. */
+renderq_status rq_tx_undo(renderq *h);
+
+/* The transaction knows this job from now on as the one that was received in it. */
+renderq_status rq_tx_remember(renderq *h, const rq_queue *queue, const rq_guid *job, const rq_guid *token);
+
+/* Whether this is the job that was received in the open transaction. */
+bool rq_tx_received(const renderq *h, const rq_guid *job);
+
+/* Refuses a call on the job that was received. */
+renderq_status rq_tx_refuse_received(renderq *h, const rq_guid *job, const char *id);
+
+/* The end of a call that runs a transaction's last statement: closes a link that broke. */
+void rq_drop_broken(renderq *h, renderq_status status);
 
 /* Sets the handle's text; its value is the status. */
 #define rq_fault(h, status, ...) rq_error_set(&(h)->error, (status), 0, __VA_ARGS__)
@@ -70,7 +127,11 @@ void rq_give_item(void *array, size_t i, const void *ours, size_t size);
 /* Finds out which queue is meant: NULL is the URL's; another name is parsed into *room. */
 renderq_status rq_which_queue(renderq *h, const char *name, rq_queue *room, const rq_queue **out);
 
-/* Runs a statement, connecting first where that is needed; a link that broke is closed. */
+/* Connects, unless it is connected. */
+renderq_status rq_connect(renderq *h);
+
+/* Runs a statement, connecting first where that is needed; a link that broke is closed. In a transaction that is the
+ * end of it. */
 renderq_status rq_run(renderq *h, const rq_queue *queue, rq_statement_id id, const rq_value *values, size_t n,
                       rq_row_fn row, void *arg);
 

@@ -85,9 +85,11 @@ static renderq_status run_release(renderq *h, const rq_queue *queue, const rq_le
 static renderq_status enter_with_job(renderq *h, const renderq_job *job, rq_lease *lease, rq_queue *room,
                                      const rq_queue **queue)
 {
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status == RENDERQ_OK)
         status = rq_check_lease(h, NULL, job, lease);
+    if (status == RENDERQ_OK)
+        status = rq_tx_refuse_received(h, &lease->id, job->id.text);
     return status == RENDERQ_OK ? rq_which_queue(h, job->queue, room, queue) : status;
 }
 
@@ -166,7 +168,7 @@ renderq_status renderq_job_resume(renderq *h, const char *name, const renderq_id
     rq_guid job_id, lease;
     if (out)
         *out = NULL;
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status == RENDERQ_OK && !out)
         status = rq_fault(h, RENDERQ_INVALID, "the pointer for the job is NULL");
     if (status == RENDERQ_OK)
@@ -241,6 +243,8 @@ static renderq_status batch_take(renderq *h, batch *b, size_t i, const char *whe
     item *it = &b->items[i];
     it->job = job;
     renderq_status status = rq_check_lease(h, where, job, &it->lease);
+    if (status == RENDERQ_OK && b->statement != RQ_OUTPUT)
+        status = rq_tx_refuse_received(h, &it->lease.id, job->id.text);
     if (status == RENDERQ_OK && i == 0)
         status = rq_which_queue(h, job->queue, &b->room, &b->queue);
     else if (status == RENDERQ_OK && strcmp(job->queue, b->queue->text) != 0)
@@ -313,6 +317,12 @@ static renderq_status take_result(renderq *h, batch *b, size_t i, const renderq_
     return status;
 }
 
+static bool is_received(const renderq *h, const renderq_job *job)
+{
+    rq_guid id;
+    return job && rq_guid_parse(job->id.text, &id) && rq_tx_received(h, &id);
+}
+
 renderq_status renderq_complete(renderq *h, const renderq_job *job, const char *output_url)
 {
     item it;
@@ -320,7 +330,11 @@ renderq_status renderq_complete(renderq *h, const renderq_job *job, const char *
     bool matched = false;
     batch b = { .n = 1, .items = &it, .ask = ask, .look = look, .matched = &matched, .statement = RQ_COMPLETE,
                 .look_statement = RQ_COMPLETED };
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
+    if (status == RENDERQ_OK && is_received(h, job)) {
+        b.statement = RQ_OUTPUT;                /* the transaction has completed it already */
+        b.look_statement = RQ_STATEMENTS;
+    }
     if (status == RENDERQ_OK)
         status = take_result(h, &b, 0, job, output_url);
     if (status == RENDERQ_OK)
@@ -351,7 +365,7 @@ static void give_results(renderq_result *results, const batch *b, renderq_status
 renderq_status renderq_complete_many(renderq *h, renderq_result *results, size_t n)
 {
     batch b;
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status != RENDERQ_OK || n == 0)
         return status;
     status = check_count(h, results, n);
@@ -406,7 +420,7 @@ renderq_status renderq_renew(renderq *h, renderq_job *job, const char *progress)
     bool matched = false;
     batch b = { .n = 1, .items = &it, .ask = ask, .look = look, .matched = &matched, .statement = RQ_RENEW,
                 .look_statement = RQ_STATEMENTS };
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status == RENDERQ_OK)
         status = rq_check_text(h, NULL, &rq_progress_field, progress);
     if (status == RENDERQ_OK)
@@ -422,7 +436,7 @@ renderq_status renderq_renew(renderq *h, renderq_job *job, const char *progress)
 renderq_status renderq_renew_many(renderq *h, renderq_job **jobs, size_t n, renderq_status *each)
 {
     batch b;
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status != RENDERQ_OK || n == 0)
         return status;
     status = check_count(h, jobs, n);
@@ -504,7 +518,7 @@ renderq_status renderq_start_many(renderq *h, renderq_job **jobs, size_t n, cons
                                   renderq_status *each)
 {
     batch b;
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status != RENDERQ_OK || n == 0)
         return status;
     status = check_count(h, jobs, n);

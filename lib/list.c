@@ -60,7 +60,7 @@ static renderq_status read_page(renderq *h, listing *l)
 renderq_status renderq_list(renderq *h, const renderq_filter *filter, renderq_job_fn each, void *arg)
 {
     listing l = { .later = false };
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, RQ_JOINS);
     if (status == RENDERQ_OK)
         status = check_filter(h, filter, &l);
     if (status == RENDERQ_OK && !each)

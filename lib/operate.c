@@ -22,17 +22,25 @@ static renderq_status ask(renderq *h, const rq_queue *queue, rq_statement_id id,
     return status;
 }
 
-static renderq_status enter(renderq *h, const char *name, rq_queue *room, const rq_queue **queue)
+static renderq_status enter(renderq *h, int call, const char *name, rq_queue *room, const rq_queue **queue)
 {
-    renderq_status status = rq_enter(h, false);
+    renderq_status status = rq_enter(h, call);
     return status == RENDERQ_OK ? rq_which_queue(h, name, room, queue) : status;
 }
 
 static renderq_status enter_with_id(renderq *h, const char *name, rq_queue *room, const rq_queue **queue,
                                     const renderq_id *id, rq_guid *guid)
 {
-    renderq_status status = enter(h, name, room, queue);
+    renderq_status status = enter(h, RQ_JOINS, name, room, queue);
     return status == RENDERQ_OK ? rq_check_id(h, "id", id, guid) : status;
+}
+
+/* For a call that changes the job. */
+static renderq_status enter_to_change(renderq *h, const char *name, rq_queue *room, const rq_queue **queue,
+                                      const renderq_id *id, rq_guid *guid)
+{
+    renderq_status status = enter_with_id(h, name, room, queue, id, guid);
+    return status == RENDERQ_OK ? rq_tx_refuse_received(h, guid, id->text) : status;
 }
 
 static renderq_status no_such_job(renderq *h, const rq_queue *queue, const renderq_id *id)
@@ -99,7 +107,7 @@ renderq_status renderq_cancel(renderq *h, const char *name, const renderq_id *id
     const rq_queue *queue;
     rq_guid guid;
     outcome o = { .seen = false };
-    renderq_status status = enter_with_id(h, name, &room, &queue, id, &guid);
+    renderq_status status = enter_to_change(h, name, &room, &queue, id, &guid);
     if (status != RENDERQ_OK)
         return status;
     rq_value value = rq_guid_value(&guid);
@@ -114,7 +122,7 @@ renderq_status renderq_settle(renderq *h, const char *name, const renderq_id *id
     const rq_queue *queue;
     rq_guid guid;
     outcome o = { .seen = false };
-    renderq_status status = enter_with_id(h, name, &room, &queue, id, &guid);
+    renderq_status status = enter_to_change(h, name, &room, &queue, id, &guid);
     if (status == RENDERQ_OK)
         status = rq_check_text(h, NULL, &rq_output_url_field, output_url);
     if (status == RENDERQ_OK && (flags & ~RENDERQ_SPARE_RENEWED))
@@ -142,7 +150,7 @@ renderq_status renderq_retry(renderq *h, const char *name, const renderq_id *id,
     const rq_queue *queue;
     rq_guid guid;
     outcome o = { .seen = false };
-    renderq_status status = enter_with_id(h, name, &room, &queue, id, &guid);
+    renderq_status status = enter_to_change(h, name, &room, &queue, id, &guid);
     if (status != RENDERQ_OK)
         return status;
     rq_value values[] = { rq_guid_value(&guid), rq_number(0) };
@@ -215,7 +223,7 @@ renderq_status renderq_retry_dead(renderq *h, const char *name, renderq_retried 
     rq_queue room;
     const rq_queue *queue;
     renderq_retried counts;
-    renderq_status status = enter(h, name, &room, &queue);
+    renderq_status status = enter(h, RQ_ALONE, name, &room, &queue);
     if (status == RENDERQ_OK)
         status = rq_take_struct(h, "renderq_retried", given, &counts, sizeof counts);
     if (status != RENDERQ_OK)
@@ -267,7 +275,7 @@ renderq_status renderq_reap(renderq *h, const char *name, renderq_reaped *given)
     const rq_queue *queue;
     renderq_reaped counts;
     rq_reaped batch = { .returned = 0 };
-    renderq_status status = enter(h, name, &room, &queue);
+    renderq_status status = enter(h, RQ_ALONE, name, &room, &queue);
     if (status == RENDERQ_OK)
         status = rq_take_struct(h, "renderq_reaped", given, &counts, sizeof counts);
     if (status != RENDERQ_OK)
@@ -300,7 +308,7 @@ renderq_status renderq_purge(renderq *h, const char *name, int64_t older_than_s,
     int64_t all = 0, batch;
     if (deleted)
         *deleted = 0;
-    renderq_status status = enter(h, name, &room, &queue);
+    renderq_status status = enter(h, RQ_ALONE, name, &room, &queue);
     if (status == RENDERQ_OK && (older_than_s < 60 || older_than_s > RENDERQ_DELAY_MAX_MS / 1000))
         status = rq_fault(h, RENDERQ_INVALID,
                           "older_than_s is %lld: it is 60 or more, so that a call that is being repeated still finds "
@@ -341,7 +349,7 @@ renderq_status renderq_stats(renderq *h, const char *name, renderq_counts *given
     rq_queue room;
     const rq_queue *queue;
     renderq_counts counts;
-    renderq_status status = enter(h, name, &room, &queue);
+    renderq_status status = enter(h, RQ_JOINS, name, &room, &queue);
     if (status == RENDERQ_OK && !given)
         status = rq_fault(h, RENDERQ_INVALID, "the pointer for the counts is NULL");
     if (status == RENDERQ_OK)

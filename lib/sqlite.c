@@ -268,19 +268,70 @@ void rq_sqlite_undo_work(sqlite_conn *conn)
         roll_back(conn);
 }
 
+/* Opens the file where that is still to do. What the caller began by SQL on our connection would keep a claim from
+ * being committed before it is handed out. */
+static renderq_status ready(sqlite_conn *conn)
+{
+    if (conn->db && !conn->attached && !conn->base.guarded && !sqlite3_get_autocommit(conn->db))
+        return rq_error_set(conn->base.session->error, RENDERQ_INVALID, 0,
+                            "a transaction was begun by SQL on renderq_native(): end it there, and use "
+                            "renderq_begin()");
+    renderq_status status = conn->db ? RENDERQ_OK : rq_sqlite_open_file(conn, false);
+    if (status == RENDERQ_OK && !conn->db)
+        status = rq_error_set(conn->base.session->error, RENDERQ_SCHEMA, 0,
+                              "\"%s\" does not exist: renderq_create() or renderq init makes it", conn->path);
+    return status;
+}
+
 static renderq_status sqlite_begin(rq_conn *base)
 {
     sqlite_conn *conn = (sqlite_conn *)base;
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
-    int rc = conn->db ? say(conn, RQ_SQLITE_BEGIN) : SQLITE_CANTOPEN;
-    return rc == SQLITE_OK ? RENDERQ_OK : rq_sqlite_error(conn, rc, "begin");
+    renderq_status status = ready(conn);
+    if (status != RENDERQ_OK)
+        return status;
+    int rc = say(conn, RQ_SQLITE_BEGIN);
+    if (rc != SQLITE_OK)
+        return rq_sqlite_error(conn, rc, "begin");
+    conn->began_at = conn->ended;
+    base->guarded = true;
+    return RENDERQ_OK;
+}
+
+/* Whether the transaction stands that was begun, or found. One that the caller's SQL has ended, and another begun in
+ * its place, shows on a connection of ours alone: the hooks of an attached one are the caller's. */
+static bool stands(const sqlite_conn *conn)
+{
+    return conn->db && !sqlite3_get_autocommit(conn->db) && (conn->attached || conn->ended == conn->began_at);
+}
+
+static renderq_status gone(const sqlite_conn *conn, const char *doing)
+{
+    return rq_error_set(conn->base.session->error, RENDERQ_ABORTED, 0,
+                        "%s: the transaction has been ended by SQL of the caller's or by an error; nothing was done, "
+                        "roll back", doing);
+}
+
+/* Transactions have no number here. The file's version changes with each commit, and before a first read. */
+static renderq_status sqlite_find(rq_conn *base, int64_t *id)
+{
+    sqlite3 *db = ((sqlite_conn *)base)->db;
+    unsigned version = 0;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_DATA_VERSION, &version);
+    *id = sqlite3_get_autocommit(db) ? 0 : 1 + (int64_t)version;
+    return RENDERQ_OK;
 }
 
 static renderq_status sqlite_commit(rq_conn *base)
 {
     sqlite_conn *conn = (sqlite_conn *)base;
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
-    int rc = conn->db ? say(conn, RQ_SQLITE_COMMIT) : SQLITE_CANTOPEN;
+    base->guarded = false;
+    if (!stands(conn)) {
+        roll_back(conn);
+        return gone(conn, "commit");
+    }
+    int rc = say(conn, RQ_SQLITE_COMMIT);
     if (rc == SQLITE_OK)
         return RENDERQ_OK;
     renderq_status status = rq_sqlite_error(conn, rc, "commit");
@@ -290,6 +341,7 @@ static renderq_status sqlite_commit(rq_conn *base)
 
 static renderq_status sqlite_rollback(rq_conn *base)
 {
+    base->guarded = false;
     roll_back((sqlite_conn *)base);
     return RENDERQ_OK;
 }
@@ -418,13 +470,12 @@ static renderq_status sqlite_run(rq_conn *base, const rq_queue *queue, rq_statem
 {
     sqlite_conn *conn = (sqlite_conn *)base;
     renderq_status status = rq_sqlite_check_name(conn, queue);
-    if (status == RENDERQ_OK && !conn->db)
-        status = rq_sqlite_open_file(conn, false);
+    if (status == RENDERQ_OK && base->guarded && !stands(conn))
+        status = gone(conn, rq_statements[id].name);
+    if (status == RENDERQ_OK)
+        status = ready(conn);
     if (status != RENDERQ_OK)
         return status;
-    if (!conn->db)
-        return rq_error_set(base->session->error, RENDERQ_SCHEMA, 0,
-                            "\"%s\" does not exist: renderq_create() or renderq init makes it", conn->path);
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
     sqlite_file *file = NULL;
     status = prepare(conn, queue, id, &file);
@@ -568,6 +619,8 @@ const rq_driver rq_sqlite_driver = {
     .options = option_names,
     .open = sqlite_open,
     .attach = sqlite_attach,
+    .find = sqlite_find,
+    .find_is_vague = true,
     .close = sqlite_close,
     .abandon = sqlite_abandon,
     .begin = sqlite_begin,

@@ -45,6 +45,8 @@ typedef struct sqlite_conn {
     int64_t busy_until;
     int checkpointed;           /* frames in the log when this connection last moved them into the file */
     sqlite3_stmt *words[RQ_SQLITE_WORDS];   /* prepared with the first transaction */
+    unsigned ended;             /* transactions that have ended on a connection of ours, by whoever's doing */
+    unsigned began_at;          /* ... when ours began */
     bool joined;                /* the work that is being done is a savepoint of a transaction that was open */
     sqlite_queue *queues;
     int n_queues;

@@ -239,6 +239,18 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int frames)
     return SQLITE_OK;
 }
 
+/* The caller's SQL may end a transaction of ours; the hooks tell. */
+static int on_end_by_commit(void *arg)
+{
+    ((sqlite_conn *)arg)->ended++;
+    return 0;
+}
+
+static void on_end_by_rollback(void *arg)
+{
+    ((sqlite_conn *)arg)->ended++;
+}
+
 static int set_up(sqlite_conn *conn)
 {
     const char *synchronous = rq_url_option(conn->base.session->url, "synchronous");
@@ -246,6 +258,8 @@ static int set_up(sqlite_conn *conn)
     sqlite3_busy_handler(conn->db, on_busy, conn);
     sqlite3_progress_handler(conn->db, 10000, on_progress, conn);
     sqlite3_wal_hook(conn->db, on_commit, conn);
+    sqlite3_commit_hook(conn->db, on_end_by_commit, conn);
+    sqlite3_rollback_hook(conn->db, on_end_by_rollback, conn);
     int rc = exec_until(conn, "PRAGMA journal_mode = WAL");
     if (rc == SQLITE_OK)
         rc = exec_until(conn, synchronous && strcmp(synchronous, "normal") == 0 ? "PRAGMA synchronous = NORMAL"

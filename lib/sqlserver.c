@@ -86,6 +86,24 @@ static renderq_status ss_open(const rq_session *session, rq_conn **out)
     return status;
 }
 
+/* The caller's connection: its callbacks and settings are borrowed for each request alone. */
+static renderq_status ss_attach(const rq_session *session, void *native, rq_conn **out)
+{
+    *out = NULL;
+    ss_conn *conn = calloc(1, sizeof *conn);
+    if (!conn)
+        return rq_error_set(session->error, RENDERQ_NOMEM, 0, "out of memory");
+    conn->base = (rq_conn){ .driver = &rq_sqlserver_driver, .session = session };
+    conn->link = native;
+    conn->attached = true;
+    renderq_status status = rq_ss_adopt(conn);
+    if (status == RENDERQ_OK)
+        *out = &conn->base;
+    else
+        ss_close(&conn->base);
+    return status;
+}
+
 static bool ss_alive(rq_conn *base)
 {
     return !((ss_conn *)base)->broken;
@@ -109,7 +127,8 @@ static renderq_status ss_run(rq_conn *base, const rq_queue *queue, rq_statement_
     ss_conn *conn = (ss_conn *)base;
     const rq_statement *statement = &rq_statements[id];
     bool many = n > 1;
-    ss_param params[RQ_PARAMS_MAX];
+    ss_param params[RQ_PARAMS_MAX + 1];
+    size_t n_params = many ? 1 : statement->n_params;
     char *room = NULL;
     const char *sql = rq_ss_sql(conn, queue, id, many);
     if (!sql)
@@ -124,32 +143,78 @@ static renderq_status ss_run(rq_conn *base, const rq_queue *queue, rq_statement_
                      .arg = arg };
     char doing[300];
     snprintf(doing, sizeof doing, "%s in %.200s", statement->name, queue->text);
-    renderq_status status = rq_ss_request(conn, sql, params, many ? 1 : statement->n_params, &rows, doing);
+    CS_BIGINT transaction = conn->transaction;
+    if (base->guarded)
+        params[n_params++] = (ss_param){ .type = CS_BIGINT_TYPE, .bytes = &transaction };
+    renderq_status status = rq_ss_request(conn, sql, params, n_params, &rows, doing);
     free(room);
     return status;
 }
+
+/* ---- transactions: in plain batches, since a procedure must leave as many open as it found ---- */
 
 static renderq_status plain(rq_conn *base, const char *sql, const char *doing)
 {
     return rq_ss_request((ss_conn *)base, sql, NULL, 0, NULL, doing);
 }
 
+static renderq_status take_transaction(void *arg, size_t item, const rq_value *columns)
+{
+    (void)item;
+    *(int64_t *)arg = columns[0].number;
+    return RENDERQ_OK;
+}
+
+static renderq_status ask_number(ss_conn *conn, const char *sql, int64_t *number, const char *doing)
+{
+    static const rq_type columns[] = { RQ_BIGINT };
+    ss_rows rows = { .columns = columns, .n_columns = 1, .row = take_transaction, .arg = number };
+    *number = 0;
+    return rq_ss_request(conn, sql, NULL, 0, &rows, doing);
+}
+
 static renderq_status ss_begin(rq_conn *base)
 {
-    renderq_status status = plain(base, "-- renderq: begin\nBEGIN TRANSACTION", "begin");
-    ((ss_conn *)base)->in_transaction = status == RENDERQ_OK;
+    ss_conn *conn = (ss_conn *)base;
+    char sql[160];
+    snprintf(sql, sizeof sql, "-- renderq: begin\nBEGIN TRANSACTION;\nSELECT CAST(%s AS bigint);\n",
+             rq_ss_transaction_number(conn));
+    renderq_status status = ask_number(conn, sql, &conn->transaction, "begin");
+    base->guarded = status == RENDERQ_OK;
     return status;
 }
 
+static renderq_status ss_find(rq_conn *base, int64_t *id)
+{
+    ss_conn *conn = (ss_conn *)base;
+    char sql[160];
+    snprintf(sql, sizeof sql,
+             "-- renderq: find\nSELECT CASE WHEN @@TRANCOUNT > 0 THEN CAST(%s AS bigint) ELSE 0 END;\n",
+             rq_ss_transaction_number(conn));
+    bool guarded = base->guarded;
+    base->guarded = true;           /* a failure leaves alone what is open */
+    renderq_status status = ask_number(conn, sql, id, "looking for the transaction");
+    base->guarded = guarded;
+    conn->transaction = *id;
+    return status;
+}
+
+/* The caller's SQL may have begun another one inside: committing that would leave ours open, and say it is done. */
 static renderq_status ss_commit(rq_conn *base)
 {
-    ((ss_conn *)base)->in_transaction = false;      /* whatever becomes of it */
-    return plain(base, "-- renderq: commit\nCOMMIT TRANSACTION", "commit");
+    ss_conn *conn = (ss_conn *)base;
+    char number[32], guard[SS_GUARD_MAX], sql[SS_GUARD_MAX + 200];
+    snprintf(number, sizeof number, "%lld", (long long)conn->transaction);
+    rq_ss_guard(conn, number, guard, sizeof guard);
+    snprintf(sql, sizeof sql, "-- renderq: commit\n%sIF @@TRANCOUNT <> 1\n"
+             "    THROW %d, N'a transaction inside it is open', 1;\nCOMMIT TRANSACTION;\n", guard, SS_INSIDE_ERROR);
+    base->guarded = false;          /* whatever becomes of it: what is left open is rolled back */
+    return plain(base, sql, "commit");
 }
 
 static renderq_status ss_rollback(rq_conn *base)
 {
-    ((ss_conn *)base)->in_transaction = false;
+    base->guarded = false;
     return plain(base, rq_ss_rollback, "rollback");
 }
 
@@ -211,6 +276,8 @@ const rq_driver rq_sqlserver_driver = {
     .options = option_names,
     .busy_tries = 4,
     .open = ss_open,
+    .attach = ss_attach,
+    .find = ss_find,
     .close = ss_close,
     .abandon = ss_abandon,
     .alive = ss_alive,

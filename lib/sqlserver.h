@@ -18,7 +18,7 @@ typedef struct ss_fault {
 typedef struct ss_text {
     struct ss_text *next;
     rq_statement_id id;
-    bool many;
+    bool many, guarded;
     char *queue;
     char *sql;
 } ss_text;
@@ -33,7 +33,7 @@ typedef struct ss_conn {
     bool attached;
     bool babelfish;
     bool broken;                /* what is on the wire is unknown: nothing may be sent on it any more */
-    bool in_transaction;        /* of ours */
+    int64_t transaction;        /* the number of the last begin or find */
 
     /* The running request. Callbacks read and write these. */
     bool connecting;
@@ -44,6 +44,8 @@ typedef struct ss_conn {
     int64_t deadline_ms;        /* then it is asked to stop */
     int64_t attention_ms;       /* when it was; long after, the connection is given up */
     ss_fault fault;
+    CS_VOID *client_callback, *server_callback;     /* the caller's own, while ours are set for a request */
+    CS_INT timeout;
 
     ss_text *texts;
     int n_texts;
@@ -53,6 +55,9 @@ typedef struct ss_conn {
 
 renderq_status rq_ss_connect(ss_conn *conn);
 void rq_ss_disconnect(ss_conn *conn);
+
+/* Looks at a connection of the caller's: which engine it leads to, and whether its session can run the statements. */
+renderq_status rq_ss_adopt(ss_conn *conn);
 
 /* Begins a request's time and forgets the one before. */
 void rq_ss_begin(ss_conn *conn);
@@ -87,6 +92,10 @@ renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *par
 
 /* ---- sqlserver_error.c ---- */
 
+#define SS_PENDING_MESSAGE    20019     /* ... for "results pending": another command is open on the connection */
+#define SS_RAISED_ERROR       50000     /* raised by a text; with this state it is the guard's: no transaction stands */
+#define SS_GONE_STATE         251
+#define SS_INSIDE_ERROR       51003     /* thrown by a commit: a transaction that the caller began inside is open */
 #define SS_TIMEOUT_MESSAGE    20003     /* CT-Library's number for "the server did not answer within CS_TIMEOUT" */
 #define SS_CONVERSION_MESSAGE 2403      /* ... a character of the reply could not be converted and became '?' */
 
@@ -95,9 +104,17 @@ renderq_status rq_ss_error(ss_conn *conn, const char *doing);
 
 /* ---- sqlserver_sql.c ---- */
 
-/* The text of a statement for a queue; NULL: out of memory. Owned by the connection. */
+/* The text of a statement for a queue, with the guard in front if the connection is guarded; the guard's parameter, if
+ * the engine has one for it, comes after all others. NULL: out of memory. Owned by the connection. */
 const char *rq_ss_sql(ss_conn *conn, const rq_queue *queue, rq_statement_id id, bool many);
 void rq_ss_forget(ss_conn *conn);
+
+/* The expression for the number that tells a transaction from others. */
+const char *rq_ss_transaction_number(const ss_conn *conn);
+
+/* Ends a batch with an error unless the transaction of that number stands. `transaction` is SQL. */
+#define SS_GUARD_MAX 256
+void rq_ss_guard(const ss_conn *conn, const char *transaction, char *out, size_t size);
 
 /* A script's text for a queue, to be freed; NULL: out of memory. */
 char *rq_ss_script(const char *sql, const rq_queue *queue);

@@ -23,6 +23,7 @@ static const struct meaning {
     { 2627, RENDERQ_SCHEMA, "a unique constraint of the table's own forbids it" },
     { 334, RENDERQ_SCHEMA, "the table has a trigger, and OUTPUT without INTO does not work there: drop it" },
     { 1934, RENDERQ_SCHEMA, "a SET option of this session is wrong for filtered indexes" },
+    { SS_INSIDE_ERROR, RENDERQ_ABORTED, "SQL of the caller's began a transaction inside it and did not commit that" },
     { 51000, RENDERQ_SCHEMA, "this table cannot become a queue; nothing was changed" },
     { 2812, RENDERQ_SCHEMA, "a procedure is missing: run sql/sqlserver/watchdog.sql" },
     { 650, RENDERQ_INVALID, "READPAST does not work in a SNAPSHOT or SERIALIZABLE transaction: use READ COMMITTED" },
@@ -63,7 +64,11 @@ static const struct meaning *meaning_of(int number)
 static renderq_status told_by_server(ss_conn *conn, const char *doing)
 {
     const ss_fault *fault = &conn->fault;
-    const struct meaning *meaning = meaning_of(fault->number);
+    static const struct meaning gone = {
+        SS_RAISED_ERROR, RENDERQ_ABORTED, "an error or SQL of the caller's has ended it; nothing was done, roll back"
+    };
+    bool is_gone = fault->number == SS_RAISED_ERROR && fault->state == SS_GONE_STATE;
+    const struct meaning *meaning = is_gone ? &gone : meaning_of(fault->number);
     renderq_status status = meaning->status;
     /* From 20 on the server ends the session (596: somebody killed it), whatever the number. */
     if (fault->severity >= 20 && meaning == &unknown)
@@ -92,6 +97,9 @@ renderq_status rq_ss_error(ss_conn *conn, const char *doing)
     const rq_session *session = conn->base.session;
     if (conn->fault.seen && conn->fault.server)
         return told_by_server(conn, doing);
+    if (conn->fault.seen && conn->fault.number == SS_PENDING_MESSAGE)
+        return rq_error_set(session->error, RENDERQ_INVALID, conn->fault.number,
+                            "%s: a command is still open on the connection: read its results to the end first", doing);
     if (conn->fault.seen && conn->fault.number == SS_CONVERSION_MESSAGE)
         return rq_error_set(session->error, RENDERQ_FAILED, conn->fault.number,
                             "%s: it was done, but a text in the table is not valid Unicode (half of a surrogate pair) "

@@ -116,11 +116,36 @@ static bool set_number(ss_conn *conn, CS_INT property, CS_INT number)
 }
 
 /* The interface takes functions as CS_VOID *, which C has no cast for. */
-static bool set_callback(ss_conn *conn, CS_INT type, void (*function)(void))
+static CS_VOID *callback(void (*function)(void))
 {
     CS_VOID *pointer;
     memcpy(&pointer, &function, sizeof pointer);
-    return ct_callback(conn->context, NULL, CS_SET, type, pointer) == CS_SUCCEED;
+    return pointer;
+}
+
+static bool set_callback(ss_conn *conn, CS_INT type, void (*function)(void))
+{
+    return ct_callback(conn->context, NULL, CS_SET, type, callback(function)) == CS_SUCCEED;
+}
+
+/* A connection of the caller's has callbacks and a timeout of its own, and so may one of ours get by renderq_native().
+ * For a request they are ours, so that its messages reach us, and the caller hears none of them. */
+static void borrow(ss_conn *conn)
+{
+    conn->client_callback = conn->server_callback = NULL;
+    ct_callback(NULL, conn->link, CS_GET, CS_CLIENTMSG_CB, &conn->client_callback);
+    ct_callback(NULL, conn->link, CS_GET, CS_SERVERMSG_CB, &conn->server_callback);
+    ct_con_props(conn->link, CS_GET, CS_TIMEOUT, &conn->timeout, CS_UNUSED, NULL);
+    ct_callback(NULL, conn->link, CS_SET, CS_CLIENTMSG_CB, callback((void (*)(void))on_client_message));
+    ct_callback(NULL, conn->link, CS_SET, CS_SERVERMSG_CB, callback((void (*)(void))on_server_message));
+    set_number(conn, CS_TIMEOUT, 1);        /* the tick; see rq_ss_check_time() */
+}
+
+static void give_back(ss_conn *conn)
+{
+    ct_callback(NULL, conn->link, CS_SET, CS_CLIENTMSG_CB, conn->client_callback);
+    ct_callback(NULL, conn->link, CS_SET, CS_SERVERMSG_CB, conn->server_callback);
+    set_number(conn, CS_TIMEOUT, conn->timeout);
 }
 
 static bool make_context(ss_conn *conn)
@@ -195,6 +220,15 @@ static const char session_sql[] =
     "SELECT CASE WHEN SERVERPROPERTY('Babelfish') IS NULL THEN 0 ELSE 1 END,\n"
     "       (SELECT CAST(compatibility_level AS int) FROM sys.databases WHERE database_id = DB_ID());\n";
 
+static renderq_status check_level(const ss_conn *conn, int64_t level)
+{
+    if (level >= 130 || conn->babelfish)
+        return RENDERQ_OK;
+    return rq_error_set(conn->base.session->error, RENDERQ_SCHEMA, 0,
+                        "the database's compatibility level is %d, which has no OPENJSON: ALTER DATABASE ... SET "
+                        "COMPATIBILITY_LEVEL = 130 or more", (int)level);
+}
+
 typedef struct session_answer {
     int64_t babelfish, level;
 } session_answer;
@@ -217,11 +251,62 @@ static renderq_status set_up_session(ss_conn *conn)
              option_number(url, "deadlock_priority", 0));
     renderq_status status = rq_ss_request(conn, sql, NULL, 0, &rows, "setting up the session");
     conn->babelfish = answer.babelfish != 0;
-    if (status == RENDERQ_OK && answer.level < 130 && !conn->babelfish)
-        status = rq_error_set(conn->base.session->error, RENDERQ_SCHEMA, 0,
-                              "the database's compatibility level is %d, which has no OPENJSON: ALTER DATABASE ... SET "
-                              "COMPATIBILITY_LEVEL = 130 or more", (int)answer.level);
-    return status;
+    return status == RENDERQ_OK ? check_level(conn, answer.level) : status;
+}
+
+/* Bits of @@OPTIONS: what a session must have for filtered indexes (ANSI_WARNINGS stands for ARITHABORT as well), and
+ * may not have: a claim would not be committed before it is handed out. */
+static const struct { int bit; bool on; const char *name; } session_options[] = {
+    { 8, true, "ANSI_WARNINGS" },    { 16, true, "ANSI_PADDING" },  { 32, true, "ANSI_NULLS" },
+    { 256, true, "QUOTED_IDENTIFIER" },         { 4096, true, "CONCAT_NULL_YIELDS_NULL" },
+    { 8192, false, "NUMERIC_ROUNDABORT" },      { 2, false, "IMPLICIT_TRANSACTIONS" },
+};
+
+static renderq_status check_session(ss_conn *conn, int64_t options)
+{
+    for (size_t i = 0; i < sizeof session_options / sizeof session_options[0]; i++)
+        if (((options & session_options[i].bit) != 0) != session_options[i].on)
+            return rq_error_set(conn->base.session->error, RENDERQ_INVALID, 0,
+                                "the connection's session has %s %s: SET %s %s first", session_options[i].name,
+                                session_options[i].on ? "OFF" : "ON", session_options[i].name,
+                                session_options[i].on ? "ON" : "OFF");
+    return RENDERQ_OK;
+}
+
+typedef struct adopted {
+    int64_t babelfish, level, options;
+    bool utf8;                      /* a euro sign comes as its three bytes */
+} adopted;
+
+static renderq_status take_adopted(void *arg, size_t item, const rq_value *columns)
+{
+    (void)item;
+    *(adopted *)arg = (adopted){ columns[0].number, columns[1].number, columns[2].number,
+                                 columns[3].len == 3 && memcmp(columns[3].bytes, "\xE2\x82\xAC", 3) == 0 };
+    return RENDERQ_OK;
+}
+
+renderq_status rq_ss_adopt(ss_conn *conn)
+{
+    static const char sql[] =
+        "-- renderq: attach\n"
+        "SELECT CASE WHEN SERVERPROPERTY('Babelfish') IS NULL THEN 0 ELSE 1 END,\n"
+        "       (SELECT CAST(compatibility_level AS int) FROM sys.databases WHERE database_id = DB_ID()),\n"
+        "       CAST(@@OPTIONS AS int), NCHAR(8364);\n";
+    static const rq_type columns[] = { RQ_INT, RQ_INT, RQ_INT, RQ_TEXT };
+    adopted answer = { .babelfish = 0 };
+    ss_rows rows = { .columns = columns, .n_columns = 4, .row = take_adopted, .arg = &answer };
+    conn->base.guarded = true;      /* only so that a failure leaves the caller's transaction alone */
+    renderq_status status = rq_ss_request(conn, sql, NULL, 0, &rows, "attaching");
+    conn->base.guarded = false;
+    conn->babelfish = answer.babelfish != 0;
+    if (status == RENDERQ_OK)
+        status = check_level(conn, answer.level);
+    if (status == RENDERQ_OK && !answer.utf8)
+        status = rq_error_set(conn->base.session->error, RENDERQ_INVALID, 0,
+                              "the connection's texts are not UTF-8: set its CS_CLIENTCHARSET to UTF-8 before "
+                              "ct_connect()");
+    return status == RENDERQ_OK ? check_session(conn, answer.options) : status;
 }
 
 /* Waits no longer than for a server: in a child of fork() the lock may be held by a thread that is not there. */
@@ -306,6 +391,8 @@ static bool send_request(ss_conn *conn, const char *sql, const ss_param *params,
     CS_RETCODE rc = ct_send(conn->command);
     if (rc == CS_CANCELED)          /* a cancel that came late was waiting for it; nothing was sent */
         rc = ct_send(conn->command);
+    if (rc != CS_SUCCEED && conn->fault.seen && conn->fault.number == SS_PENDING_MESSAGE && !conn->fault.server)
+        return false;               /* nothing was sent either */
     conn->sent = true;
     if (rc != CS_SUCCEED)
         conn->broken = true;        /* bytes that were left over would begin the next request */
@@ -493,6 +580,33 @@ static void end_transaction(ss_conn *conn)
     *error = before;
 }
 
+static renderq_status take_number(void *arg, size_t item, const rq_value *columns)
+{
+    (void)item;
+    *(int64_t *)arg = columns[0].number;
+    return RENDERQ_OK;
+}
+
+/* A request in a transaction failed: most errors have ended it, some have not. */
+static renderq_status judge_transaction(ss_conn *conn, renderq_status status)
+{
+    static const rq_type columns[] = { RQ_INT };
+    int64_t state = 0;
+    cell cells[1] = { { .number = 0 } };
+    ss_rows rows = { .columns = columns, .n_columns = 1, .row = take_number, .arg = &state };
+    reader r = { .conn = conn, .to = &rows, .cells = cells, .n = 1 };
+    rq_error *error = conn->base.session->error, before = *error;
+    rq_ss_begin(conn);
+    conn->tidying = true;
+    if (exchange(conn, "-- renderq: standing\nSELECT CAST(XACT_STATE() AS int)", NULL, 0, &r, "standing") != RENDERQ_OK)
+        state = 0;
+    conn->tidying = false;
+    *error = before;
+    if (state == 1 || status == RENDERQ_ABORTED)
+        return status;
+    return rq_error_set(error, RENDERQ_ABORTED, before.native, "the transaction was rolled back: %s", before.text);
+}
+
 renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *params, size_t n, ss_rows *to,
                              const char *doing)
 {
@@ -509,10 +623,12 @@ renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *par
     }
     rq_ss_begin(conn);
     current = conn;
+    borrow(conn);
     renderq_status status = exchange(conn, sql, params, n, &r, doing);
     bool failed = !r.ended || conn->fault.seen || conn->timed_out || conn->interrupted;
-    if (failed && conn->sent && !conn->broken && !conn->in_transaction && !conn->attached)
-        end_transaction(conn);
+    if (failed && conn->sent && !conn->broken)
+        status = conn->base.guarded ? judge_transaction(conn, status) : (end_transaction(conn), status);
+    give_back(conn);
     current = NULL;
     free(r.cells);
     return status;

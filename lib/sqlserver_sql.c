@@ -148,12 +148,36 @@ static void add_prologue(text *t, const rq_param *params, size_t n)
         add(t, ";\n");
 }
 
+/* After an error that ended the transaction the session is in autocommit, and what comes next would be committed alone.
+ * XACT_STATE() tells that; the number, a transaction that was begun since. RAISERROR, because THROW would end that one
+ * under XACT_ABORT. */
+void rq_ss_guard(const ss_conn *conn, const char *transaction, char *out, size_t size)
+{
+    snprintf(out, size, "IF XACT_STATE() <> 1 OR %s <> %s\nBEGIN\n"
+             "    RAISERROR(N'the transaction is gone', 16, %d);\n    RETURN;\nEND;\n",
+             rq_ss_transaction_number(conn), transaction, SS_GONE_STATE);
+}
+
+const char *rq_ss_transaction_number(const ss_conn *conn)
+{
+    return conn->babelfish ? "txid_current()" : "CURRENT_TRANSACTION_ID()";
+}
+
+static void add_guard(text *t, const ss_conn *conn, size_t n_params)
+{
+    char parameter[32], guard[SS_GUARD_MAX];
+    snprintf(parameter, sizeof parameter, "@P%zu", n_params + 1);
+    rq_ss_guard(conn, parameter, guard, sizeof guard);
+    add(t, guard);
+}
+
 static const rq_param items_param[] = { { "items", RQ_TEXT, 0 } };
 
-static char *make_sql(const rq_queue *queue, rq_statement_id id, bool many)
+static char *make_sql(const ss_conn *conn, const rq_queue *queue, rq_statement_id id, bool many)
 {
     text t = { .bytes = NULL };
     const rq_statement *statement = &rq_statements[id];
+    size_t n_params = many ? 1 : statement->n_params;
     char name[64];
     snprintf(name, sizeof name, "%s%s", statement->name, many ? "_many" : "");
     const char *sql = rq_sql_find(rq_sql_sqlserver, name);
@@ -162,7 +186,11 @@ static char *make_sql(const rq_queue *queue, rq_statement_id id, bool many)
     add(&t, "-- renderq: ");
     add(&t, name);
     add(&t, "\n");
-    add_prologue(&t, many ? items_param : statement->params, many ? 1 : statement->n_params);
+    if (conn->attached)             /* the session's own holds for others */
+        add(&t, "SET TEXTSIZE 2147483647;\n");
+    if (conn->base.guarded)
+        add_guard(&t, conn, n_params);
+    add_prologue(&t, many ? items_param : statement->params, n_params);
     add_for_queue(&t, sql, &queue->name);
     return finish(&t);
 }
@@ -182,14 +210,16 @@ void rq_ss_forget(ss_conn *conn)
 const char *rq_ss_sql(ss_conn *conn, const rq_queue *queue, rq_statement_id id, bool many)
 {
     for (ss_text *made = conn->texts; made; made = made->next)
-        if (made->id == id && made->many == many && strcmp(made->queue, queue->text) == 0)
+        if (made->id == id && made->many == many && made->guarded == conn->base.guarded
+            && strcmp(made->queue, queue->text) == 0)
             return made->sql;
     if (conn->n_texts == SS_TEXTS_MAX)
         rq_ss_forget(conn);
     ss_text *made = calloc(1, sizeof *made);
     if (!made)
         return NULL;
-    *made = (ss_text){ .id = id, .many = many, .queue = strdup(queue->text), .sql = make_sql(queue, id, many) };
+    *made = (ss_text){ .id = id, .many = many, .guarded = conn->base.guarded, .queue = strdup(queue->text),
+                       .sql = make_sql(conn, queue, id, many) };
     if (!made->queue || !made->sql) {
         free(made->queue);
         free(made->sql);

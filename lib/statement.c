@@ -25,6 +25,9 @@ static const rq_param claim_params[] = {
     { "worker", RQ_TEXT, RENDERQ_WORKER_MAX }, { "token", RQ_GUID, 0 }, { "lease_s", RQ_INT, 0 },
     { "unstarted", RQ_BIT, 0 }, { "batch", RQ_INT, 0 }
 };
+static const rq_param take_params[] = {
+    { "worker", RQ_TEXT, RENDERQ_WORKER_MAX }, { "token", RQ_GUID, 0 }, { "lease_s", RQ_INT, 0 }
+};
 static const rq_param claimed_params[] = { { "token", RQ_GUID, 0 } };
 
 static const rq_param start_params[] = {
@@ -80,12 +83,14 @@ static const rq_type stats_columns[] = {
 const rq_statement rq_statements[RQ_STATEMENTS] = {
     [RQ_ENQUEUE]   = { "enqueue", TAKES(enqueue_params), GIVES(enqueue_columns), .many = true },
     [RQ_CLAIM]     = { "claim", TAKES(claim_params), GIVES(job_columns), .many = false },
+    [RQ_TAKE]      = { "take", TAKES(take_params), GIVES(job_columns), .many = false },
     [RQ_CLAIMED]   = { "claimed", TAKES(claimed_params), GIVES(job_columns), .many = false },
     [RQ_START]     = { "start", TAKES(start_params), GIVES(lease_columns), .many = true },
     [RQ_STARTED]   = { "started", TAKES(lease_params), GIVES(lease_columns), .many = true },
     [RQ_RENEW]     = { "renew", TAKES(renew_params), GIVES(lease_columns), .many = true },
     [RQ_COMPLETE]  = { "complete", TAKES(complete_params), GIVES(matched_columns), .many = true },
     [RQ_COMPLETED] = { "completed", TAKES(lease_params), GIVES(matched_columns), .many = true },
+    [RQ_OUTPUT]    = { "output", TAKES(complete_params), GIVES(matched_columns), .many = false },
     [RQ_FAIL]      = { "fail", TAKES(fail_params), GIVES(matched_columns), .many = false },
     [RQ_RELEASE]   = { "release", TAKES(release_params), GIVES(matched_columns), .many = false },
     [RQ_RETURNED]  = { "returned", TAKES(returned_params), GIVES(matched_columns), .many = false },

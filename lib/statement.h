@@ -35,12 +35,14 @@ typedef struct rq_param {
 typedef enum rq_statement_id {
     RQ_ENQUEUE,
     RQ_CLAIM,
+    RQ_TAKE,            /* claims a job in the caller's transaction */
     RQ_CLAIMED,         /* the look-up after a claim whose reply was lost */
     RQ_START,
     RQ_STARTED,         /* ... after a hand-out */
     RQ_RENEW,
     RQ_COMPLETE,
     RQ_COMPLETED,       /* ... after a complete */
+    RQ_OUTPUT,          /* the output URL of a job that the transaction has completed */
     RQ_FAIL,
     RQ_RELEASE,
     RQ_RETURNED,        /* ... after a fail or a release */

@@ -223,12 +223,15 @@ done
 
 # ---- the examples, by the README's lines ----
 
-if pkg-config --exists jansson 2> /dev/null || (unset PKG_CONFIG_LIBDIR && pkg-config --exists jansson); then
+needs='jansson libcurl libmicrohttpd'
+# shellcheck disable=SC2086  # a list
+if pkg-config --exists $needs 2> /dev/null || (unset PKG_CONFIG_LIBDIR && pkg-config --exists $needs); then
     unset PKG_CONFIG_LIBDIR
     export PKG_CONFIG_PATH="$libs/pkgconfig"
     mkdir examples
     cp "$SOURCE"/examples/*.[ch] examples/
-    sed -n '/^## Examples$/,/^## [^E]/s/^    \(cc .*\)/\1/p' "$SOURCE/README.md" > lines
+    sed -e ':more' -e '/\\$/{N; s/\\\n *//; b more' -e '}' "$SOURCE/README.md" \
+        | sed -n '/^## Examples$/,/^## [^E]/s/^    \(cc .*\)/\1/p' > lines
     while read -r line; do
         (cd examples && sh -c "$CC ${line#cc }" > ../built.log 2>&1) \
             || { cat built.log; wrong "this line of README.md fails: $line"; }
@@ -244,7 +247,7 @@ if pkg-config --exists jansson 2> /dev/null || (unset PKG_CONFIG_LIBDIR && pkg-c
         && ./worker --until-empty sqlite:jobs.db && ls ./*.y4m) > built.log 2>&1 \
         || { cat built.log; wrong "the examples do not render a video"; }
 else
-    missing jansson "the examples were not built"
+    missing "one of $needs" "the examples were not built"
 fi
 
 [ $failed -eq 0 ] && echo "what is installed can be used and removed"

@@ -148,7 +148,7 @@ for page in "$MAN"/*.3; do
     [ -s examples ] || continue
     # A program is one by itself; pieces get the headers that a program with them would have.
     if ! grep -q '^#include' examples; then
-        for header in renderq.h signal.h stdatomic.h stdio.h string.h unistd.h; do
+        for header in renderq.h signal.h stdatomic.h sqlite3.h stdio.h string.h unistd.h; do
             echo "#include <$header>"
         done > example.c
         sed '/^<<$/d' examples >> example.c

@@ -16,7 +16,7 @@ libs=$(sed -n 's|^    cc -Iinclude producer\.c build/librenderq\.a \(.*\) -o pro
 [ -n "$libs" ] || { echo "README.md does not say how to build in this tree"; exit 1; }
 libs=$(eval "echo $libs")
 
-for program in producer worker; do
+for program in producer worker relay; do
     [ -s $program.c ] || { echo "README.md has no $program.c"; exit 1; }
     # shellcheck disable=SC2086  # lists of options
     ${CC:-cc} -std=c99 -Wall -Wextra -Wpedantic -Werror ${SANITIZE_FLAGS:-} -I"$SOURCE/include" $program.c \
@@ -30,4 +30,16 @@ out=$(./worker)
 [ "$out" = 'intro-001, attempt 1: {"title": "Hello", "frames": 48}' ] || { echo "the worker said: $out"; exit 1; }
 [ "$(sqlite3 jobs.db 'SELECT Status, OutputUrl FROM VideoRenderJobs_View')" = \
     'Completed|file:///videos/intro-001.mp4' ] || { echo "the job is not completed"; exit 1; }
+
+for queue in Incoming Receipts; do
+    sed "s/VideoRenderJobs/$queue/g" "$SOURCE/sql/sqlite/schema.sql" | sqlite3 jobs.db
+done
+sqlite3 jobs.db "INSERT INTO Incoming (JobId, CompositionId, PayloadJson) VALUES (randomblob(16), 'order-1', '{}')"
+./relay                                         # its own table is not there
+[ "$(sqlite3 jobs.db 'SELECT Status, RetryCount, LastErrorMessage, (SELECT count(*) FROM Receipts) FROM Incoming')" = \
+    'Scheduled|1|booking|0' ] || { echo "the relay did not fail"; exit 1; }
+sqlite3 jobs.db 'CREATE TABLE bookings (at TEXT); UPDATE Incoming SET DueAtUtc = 0'
+./relay
+[ "$(sqlite3 jobs.db 'SELECT a.Status, b.Status, count(*) FROM Incoming a, Receipts b, bookings')" = \
+    'Completed|Queued|1' ] || { echo "the relay did not do all of it"; exit 1; }
 echo "the README's programs build and run"

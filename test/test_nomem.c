@@ -280,6 +280,41 @@ static renderq_status do_enqueue_many(world *w)
     return status;
 }
 
+/* All of it or none: what fails inside is rolled back. */
+static renderq_status do_transaction(world *w)
+{
+    renderq_new_job job = new_job("new", "key-new");
+    renderq_status status = renderq_begin(w->h);
+    if (status == RENDERQ_OK)
+        status = renderq_enqueue(w->h, &job, &w->id);
+    if (status == RENDERQ_OK)
+        return renderq_commit(w->h);
+    renderq_rollback(w->h);
+    return status == RENDERQ_ABORTED ? RENDERQ_NOMEM : status;      /* the engine rolled back by itself */
+}
+
+static renderq_status do_attached(world *w)
+{
+    renderq_new_job job = new_job("new", "key-new");
+    renderq_status status = renderq_attach("sqlite", w->db, NULL, &w->h);
+    return status == RENDERQ_OK ? renderq_enqueue(w->h, &job, &w->id) : status;
+}
+
+static renderq_status do_receive(world *w)
+{
+    renderq_status status = renderq_receive(w->h, NULL, &w->out[0]);
+    if (status != RENDERQ_OK)
+        return status;
+    status = renderq_complete(w->h, w->out[0], "out");
+    if (status == RENDERQ_OK)
+        return renderq_commit(w->h);
+    renderq_rollback(w->h);
+    renderq_release(w->h, w->out[0], 0);
+    renderq_job_free(w->out[0]);
+    w->out[0] = NULL;
+    return status == RENDERQ_ABORTED ? RENDERQ_NOMEM : status;
+}
+
 static renderq_status do_claim(world *w)
 {
     renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
@@ -465,6 +500,14 @@ static const act acts[] = {
     { .name = "enqueue, a duplicate", .call = do_enqueue_duplicate, .after = UNCHANGED },
     { .name = "enqueue_many", .call = do_enqueue_many,
       .after = "SELECT count(*) = 1 FROM VideoRenderJobs WHERE CompositionId = 'new'" },
+    { .name = "begin, enqueue, commit", .call = do_transaction,
+      .after = "SELECT count(*) = 1 FROM VideoRenderJobs WHERE CompositionId = 'new'" },
+    { .name = "attach, enqueue", .call = do_attached, .opens = true,
+      .after = "SELECT count(*) = 1 FROM VideoRenderJobs WHERE CompositionId = 'new'" },
+    /* a job that there is no memory to give back keeps its lease */
+    { .name = "receive, commit", .call = do_receive, .may_be_half = true,
+      .between = ROW("01", "RetryCount = 0 AND Status IN ('Queued', 'Processing')"),
+      .after = "SELECT count(*) = 1 FROM VideoRenderJobs WHERE Status = 'Completed' AND OutputUrl = 'out'" },
     { .name = "claim", .call = do_claim,
       .after = ROW("01", "Status = 'Processing' AND WorkerNodeId = 'claimer'") },
     { .name = "claim_many", .call = do_claim_many,

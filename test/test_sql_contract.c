@@ -192,7 +192,7 @@ static void nothing_is_changed_behind_the_answer(void **state)
 /* What polls the database, or may find nothing to do, looks before it takes the write lock. */
 static void what_may_find_nothing_looks_first(void **state)
 {
-    static const rq_statement_id pollers[] = { RQ_CLAIM, RQ_REAP, RQ_PURGE };
+    static const rq_statement_id pollers[] = { RQ_CLAIM, RQ_TAKE, RQ_REAP, RQ_PURGE };
     (void)state;
     for (size_t i = 0; i < RQ_STATEMENTS; i++) {
         bool polls = false;

@@ -158,6 +158,7 @@ static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statem
                                  size_t n, rq_row_fn row, void *arg)
 {
     rq_conn *inner = ((faulty_conn *)base)->inner;
+    inner->guarded = base->guarded;
     happen_due(false);
     fault f = *next_fault();
     renderq_status status = f.kind == FAULT_ANSWER ? f.status : RENDERQ_UNCERTAIN;
@@ -198,6 +199,43 @@ static renderq_status faulty_create(rq_conn *base, const rq_queue *queue)
                                                   : RENDERQ_UNCERTAIN);
 }
 
+/* What begins or ends a transaction. */
+static renderq_status control(rq_conn *base, renderq_status (*what)(rq_conn *))
+{
+    rq_conn *inner = ((faulty_conn *)base)->inner;
+    fault f = *next_fault();
+    renderq_status status = RENDERQ_OK;
+    if (f.kind == FAULT_NONE || f.kind == FAULT_AFTER || f.kind == FAULT_AFTER_SILENT) {
+        status = what(inner);
+        base->guarded = inner->guarded;
+    }
+    if (f.kind == FAULT_NONE)
+        return status;
+    assert_int_equal(status, RENDERQ_OK);
+    what_then(&f);
+    return broke(base, f.kind == FAULT_ANSWER     ? f.status
+                       : f.kind == FAULT_NOT_SENT ? RENDERQ_DISCONNECTED
+                                                  : RENDERQ_UNCERTAIN);
+}
+
+static renderq_status faulty_begin(rq_conn *base)
+{
+    return control(base, plan.inner->begin);
+}
+
+static renderq_status faulty_commit(rq_conn *base)
+{
+    return control(base, plan.inner->commit);
+}
+
+/* Has no faults of its own: what cannot roll back is closed, which does the same. */
+static renderq_status faulty_rollback(rq_conn *base)
+{
+    rq_conn *inner = ((faulty_conn *)base)->inner;
+    base->guarded = false;
+    return plan.inner->rollback(inner);
+}
+
 /* The faults are of a link that broke. */
 static bool faulty_alive(rq_conn *base)
 {
@@ -220,7 +258,8 @@ renderq *faulty_open_with(const suite *s, const renderq_options *options)
     plan.inner = rq_driver_find(s->ops->scheme);
     assert_non_null(plan.inner);
     driver = (rq_driver){ .scheme = plan.inner->scheme, .options = plan.inner->options, .open = faulty_conn_open,
-                          .close = faulty_conn_close, .abandon = faulty_conn_abandon, .create = faulty_create,
+                          .close = faulty_conn_close, .abandon = faulty_conn_abandon, .begin = faulty_begin,
+                          .commit = faulty_commit, .rollback = faulty_rollback, .create = faulty_create,
                           .run = faulty_run, .alive = faulty_alive, .native = faulty_native };
     expect_ok(h, rq_open_with(&driver, s->url, options, &h));
     return h;

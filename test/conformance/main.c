@@ -17,6 +17,8 @@ static const struct group {
     { "dedup", run_dedup },     { "text", run_text },       { "heal", run_heal },       { "operate", run_operate },
     { "list", run_list },       { "input", run_input },     { "structs", run_structs }, { "many", run_many },
     { "busy", run_busy },       { "concurrency", run_concurrency },
+    { "transaction", run_transaction },     { "receive", run_receive },     { "aborted", run_aborted },
+    { "attach", run_attach },
 };
 
 static bool wanted(const char *name, int argc, char **argv)

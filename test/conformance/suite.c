@@ -66,6 +66,7 @@ int suite_begin_bare(void **state)
         return -1;
     }
     s->ops = find_engine(url.scheme);
+    s->native = native_for(url.scheme);
     s->e = s->ops->open(&url, s->queue);
     rq_url_free(&url);
     return 0;
@@ -89,6 +90,50 @@ int suite_end(void **state)
     s->ops->close(s->e);
     free(s);
     return 0;
+}
+
+/* ---- a program's own SQL ---- */
+
+void own_table(suite *s, char *name, size_t size)
+{
+    char sql[300];
+    snprintf(name, size, "%s_own", s->queue);
+    snprintf(sql, sizeof sql, "CREATE TABLE %s (k varchar(60) NOT NULL PRIMARY KEY, v int)", name);
+    void *native = renderq_native(s->h);
+    assert_non_null(native);
+    assert_true(s->native->run(native, sql));
+    own_put(s, native, name, "there");
+}
+
+void own_put(const suite *s, void *native, const char *table, const char *key)
+{
+    char sql[300];
+    snprintf(sql, sizeof sql, "INSERT INTO %s (k, v) VALUES ('%s', 1)", table, key);
+    assert_true(s->native->run(native, sql));
+}
+
+int64_t own_rows(suite *s, const char *table)
+{
+    char sql[200];
+    snprintf(sql, sizeof sql, "SELECT COUNT(*) FROM %s", table);
+    return s->native->ask(renderq_native(s->h), sql);
+}
+
+void own_drop(suite *s, const char *table)
+{
+    char sql[200];
+    snprintf(sql, sizeof sql, "DROP TABLE %s", table);
+    assert_true(s->native->run(renderq_native(s->h), sql));
+}
+
+void *own_connection(const suite *s)
+{
+    char why[512];
+    rq_url url;
+    assert_int_equal(rq_url_parse(s->url, &url, why, sizeof why), RENDERQ_OK);
+    void *native = s->native->connect(&url);
+    rq_url_free(&url);
+    return native;
 }
 
 /* ---- statuses ---- */

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "engine.h"
+#include "native.h"
 #include "renderq.h"
 
 #define count_of(a) (sizeof (a) / sizeof (a)[0])
@@ -26,6 +27,7 @@ typedef struct suite {
     renderq *h;             /* worker "node-1" */
     const engine_ops *ops;
     engine *e;              /* some other program, on the same table */
+    const native_ops *native;
 } suite;
 
 /* The URL that the program was given. */
@@ -58,6 +60,10 @@ int run_structs(void);
 int run_many(void);
 int run_busy(void);
 int run_concurrency(void);
+int run_transaction(void);
+int run_receive(void);
+int run_aborted(void);
+int run_attach(void);
 
 /* ---- more connections ---- */
 
@@ -66,6 +72,17 @@ renderq *suite_open(const suite *s, const char *worker, const char *extra);
 
 /* suite_url with a queue's name put in, percent-encoded where it must be. */
 void suite_url_for(char *out, size_t size, const char *queue, const char *extra);
+
+/* ---- a program's own SQL ---- */
+
+/* A table of the program's own, (k, v) with the key 'there' in it; made on a connection of ours or of its own. */
+void own_table(suite *s, char *name, size_t size);
+void own_put(const suite *s, void *native, const char *table, const char *key);
+int64_t own_rows(suite *s, const char *table);
+void own_drop(suite *s, const char *table);
+
+/* A connection of the program's own on the suite's database. */
+void *own_connection(const suite *s);
 
 /* ---- statuses ---- */
 

@@ -13,6 +13,7 @@ static const struct tests {
 } groups[] = {
     { "login", run_login }, { "encryption", run_encryption }, { "session", run_session }, { "text", run_text },
     { "time", run_time },   { "lost", run_lost },             { "share", run_share },     { "trips", run_trips },
+    { "attach", run_attach },
 };
 
 static bool wanted(const char *name, int argc, char **argv)

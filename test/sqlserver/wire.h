@@ -73,5 +73,6 @@ int run_time(void);
 int run_lost(void);
 int run_share(void);
 int run_trips(void);
+int run_attach(void);
 
 #endif

@@ -56,9 +56,9 @@ _JOB = """char(36), char(36) null, nvarchar(20) null, nvarchar(max) null, nvarch
 _LEASE = "LeaseSeconds int null, bigint null, bigint null"
 _COLUMNS = {
     "enqueue": "int null, char(36) null",
-    "claim": _JOB, "claimed": _JOB, "resume": _JOB, "get": _JOB, "list": _JOB,
+    "claim": _JOB, "take": _JOB, "claimed": _JOB, "resume": _JOB, "get": _JOB, "list": _JOB,
     "start": _LEASE, "started": _LEASE, "renew": _LEASE,
-    "complete": "int", "completed": "int", "fail": "int", "release": "int", "returned": "int",
+    "complete": "int", "completed": "int", "output": "int", "fail": "int", "release": "int", "returned": "int",
     "cancel": "bit null, nvarchar(20) null", "settle": "bit, nvarchar(20)",
     "retry": "int null, char(36) null, nvarchar(20) null",
     "reap": "char(36) null, nvarchar(20) null",
@@ -67,7 +67,7 @@ _COLUMNS = {
              "bigint, bigint",
 }
 # These SELECT nothing where nothing matched: there is no result set then, not an empty one.
-_SILENT = {"complete", "fail", "release", "retry"}
+_SILENT = {"complete", "output", "fail", "release", "retry"}
 _ORDERED = {"list"}
 ITEM_COLUMN = Column("i", Type(wire.INT4, 4), False)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import contract
+import transactions
 from contract import Param, Statement
 from wire import SqlError, Type, Value, refused
 
@@ -20,6 +21,7 @@ PART_MAX = 128
 MANY = "_many"
 SCRIPTS = ("schema", "watchdog")        # files of many batches, run as they are
 ITEMS = (Param("items", contract.TEXT, 0),)
+TRANSACTION = (Param("transaction", contract.BIGINT, 0),)
 
 
 def units(text: str) -> int:
@@ -165,6 +167,24 @@ def check_types(name: str, params: tuple[Param, ...], types: list[Type]) -> None
             raise refused(f"{name}: @{param.name} came as {kind.name} instead of {param.sent_as}")
 
 
+def callers_values(definitions: str, values: list[tuple[Type, Optional[bytes]]]) -> dict[str, Value]:
+    """The values of SQL that is not ours, by their names without the @."""
+    names = re.findall(r"@(\w+)\s+\w", definitions)
+    if len(names) != len(values):
+        raise refused(f"{len(values)} values for the parameters {definitions!r}")
+    return {name: callers_value(name, kind, data) for name, (kind, data) in zip(names, values)}
+
+
+def callers_value(name: str, kind: Type, data: Optional[bytes]) -> Value:
+    if data is None:
+        return None
+    if kind.name in ("int", "bigint"):
+        return int.from_bytes(data, "little", signed=True)
+    if kind.name.startswith("varchar"):
+        return data.decode("ascii", "replace")
+    raise refused(f"@{name} came as {kind.name}, which is not known here")
+
+
 # ---- values ----
 
 # The two digits of each byte in the order that SQL Server sorts by; see lib/guid.c.
@@ -267,6 +287,8 @@ class Call:
     items: list[dict[str, Value]]
     many: bool
     text: str
+    transaction: Optional[int] = None       # that must stand
+    whole_texts: bool = False               # as by SET TEXTSIZE, for this call alone
 
 
 def read_call(scripts: Scripts, statements: dict[str, Statement], text: str, definitions: str,
@@ -278,12 +300,18 @@ def read_call(scripts: Scripts, statements: dict[str, Statement], text: str, def
     if statement is None or (many and not statement.many):
         raise refused(f"{name}: there is no such statement")
     params = ITEMS if many else statement.params
+    whole_texts = rest.startswith(transactions.TEXT_SIZE)
+    rest = rest.removeprefix(transactions.TEXT_SIZE)
+    guard, rest = transactions.take_guard(rest, f"@P{len(params) + 1}")
     start = prologue(params)
     if not rest.startswith(start):
         raise refused(f"{name}: the prologue is not {start!r}: {rest[:len(start)]!r}")
     table = scripts.table_of(name, rest[len(start):])
-    check_definitions(name, params, definitions)
-    check_types(name, params, [kind for kind, _ in values])
-    row = {param.name: read_value(name, param, data) for param, (_, data) in zip(params, values)}
+    sent = params + (TRANSACTION if guard else ())
+    check_definitions(name, sent, definitions)
+    check_types(name, sent, [kind for kind, _ in values])
+    row = {param.name: read_value(name, param, data) for param, (_, data) in zip(sent, values)}
+    transaction = row.pop("transaction", None)
+    assert transaction is None or isinstance(transaction, int)
     items = read_items(name, statement, row["items"]) if many else [row]
-    return Call(name, statement, table, items, many, rest[len(start):])
+    return Call(name, statement, table, items, many, rest[len(start):], transaction, whole_texts)

@@ -1,6 +1,7 @@
 """A session: what a client asks after its login, one request at a time, and the tokens that answer it."""
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Callable, Optional
 
 import login
 import script
+import transactions
 import wire
 from contract import ITEM_COLUMN, Statement
 from login import Login, Policy
@@ -20,8 +22,6 @@ NO_TRANSACTION = bytes(8)
 SP_EXECUTESQL = 10
 DESCRIPTOR_HEADER = 2
 BEGIN_XACT, COMMIT_XACT, ROLLBACK_XACT, SET = 0xD4, 0xD5, 0xD2, 0xBE
-BATCHES = {"begin": "BEGIN TRANSACTION", "commit": "COMMIT TRANSACTION",
-           "rollback": "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"}
 FATAL = 20                          # an error of this severity ends the connection
 
 # What SQL Server wants of every session that writes to a table with filtered indexes. ARITHABORT is one of them, and
@@ -40,6 +40,10 @@ WORDS = re.compile(r"(?:SET\s+DEADLOCK_PRIORITY\s+(?:LOW|NORMAL|HIGH|-?\d+)"
                    r"|SET\s+TRANSACTION\s+ISOLATION\s+LEVEL\s+READ\s+COMMITTED)\b\s*;?\s*|--[^\n]*\n\s*")
 SESSION_COLUMNS = (Column("", Type(wire.INT4, 4), False), Column("", Type(wire.INTN, 4), True))
 SESSION_ROW = (0, 150)
+ATTACH_COLUMNS = (Column("", Type(wire.INT4, 4), False), Column("", Type(wire.INTN, 4), True),
+                  Column("", Type(wire.INTN, 4), True), Column("", wire.nvarchar(1), True))
+NUMBER_COLUMN = (Column("", Type(wire.INTN, 8), True),)
+STATE_COLUMN = (Column("", Type(wire.INTN, 4), True),)
 
 
 @dataclass
@@ -51,6 +55,10 @@ class Server:
     scripts: Scripts
     files: Files
     log: Callable[[str], None]
+    callers: bool = False               # a text without our first line is SQL of the program that uses the library
+
+
+NUMBERS = itertools.count(1001)
 
 
 class Session:
@@ -59,8 +67,13 @@ class Session:
         self.options = dict(DEFAULTS)
         self.text_size = SMALL_TEXT
         self.trancount = 0
+        self.transaction = 0            # its number; never used again
         self.descriptor = NO_TRANSACTION
         self.database: Optional[Database] = None
+        self.batches: dict[str, Callable[[str], list[bytes]]] = {
+            "begin": self.answer_begin, "commit": self.answer_commit, "rollback": self.answer_rollback,
+            "find": self.answer_find, "standing": self.answer_standing, "attach": self.answer_attach,
+            "caller": self.answer_caller, "session": self.set_session, "schema": self.make_table}
         self.running = False            # a request, which the client can give up
         self.over = False
 
@@ -156,7 +169,8 @@ class Session:
         self.log(f"error {error.number}: {error}")
         self.over = error.severity >= FATAL
         assert self.database is not None
-        aborts = self.options["XACT_ABORT"] and "SET XACT_ABORT OFF" not in text
+        aborts = (self.options["XACT_ABORT"] and "SET XACT_ABORT OFF" not in text
+                  and not transactions.is_gone(error))
         lost = not self.database.in_transaction
         return [error.token()] + (self.end_transaction(wire.ENV_ROLLBACK) if aborts or lost else [])
 
@@ -188,14 +202,15 @@ class Session:
         self.log("committed" if how == wire.ENV_COMMIT else "rolled back")
         return [token]
 
-    def begin(self) -> list[bytes]:
+    def begin(self, more: int = 0) -> list[bytes]:
         self.trancount += 1
         if self.trancount > 1:
-            return [wire.done(wire.DONE, 0, BEGIN_XACT)]
+            return [wire.done(wire.DONE, more, BEGIN_XACT)]
         assert self.database is not None
         self.database.begin()
+        self.transaction = next(NUMBERS)
         self.descriptor = os.urandom(7) + b"\x01"
-        return [wire.envchange(wire.ENV_BEGIN, self.descriptor), wire.done(wire.DONE, 0, BEGIN_XACT)]
+        return [wire.envchange(wire.ENV_BEGIN, self.descriptor), wire.done(wire.DONE, more, BEGIN_XACT)]
 
     def commit(self) -> list[bytes]:
         if self.trancount == 0:
@@ -209,6 +224,66 @@ class Session:
 
     def rollback(self) -> list[bytes]:
         return self.end_transaction(wire.ENV_ROLLBACK) + [wire.done(wire.DONE, 0, ROLLBACK_XACT)]
+
+    def answer_begin(self, text: str) -> list[bytes]:
+        transactions.expect("begin", text, transactions.BEGIN)
+        return [*self.begin(wire.MORE), *self.one_row(NUMBER_COLUMN, self.transaction)]
+
+    def answer_commit(self, text: str) -> list[bytes]:
+        number, rest = transactions.take_guard(text, "")
+        transactions.expect("commit", rest, transactions.COMMIT)
+        self.check_stands(int(number or -1))
+        if self.trancount != 1:
+            raise SqlError(51003, "a transaction inside it is open")
+        return self.commit()
+
+    def answer_rollback(self, text: str) -> list[bytes]:
+        transactions.expect("rollback", text, transactions.ROLLBACK)
+        return self.rollback()
+
+    def answer_find(self, text: str) -> list[bytes]:
+        transactions.expect("find", text, transactions.FIND)
+        return self.one_row(NUMBER_COLUMN, self.transaction if self.trancount else 0)
+
+    def answer_standing(self, text: str) -> list[bytes]:
+        transactions.expect("standing", text, transactions.STANDING)
+        return self.one_row(STATE_COLUMN, int(self.trancount > 0))
+
+    def answer_attach(self, text: str) -> list[bytes]:
+        transactions.expect("attach", text, transactions.ATTACH)
+        return self.one_row(ATTACH_COLUMNS, *SESSION_ROW, transactions.options(self.options), chr(8364))
+
+    def check_stands(self, number: int) -> None:
+        if self.trancount == 0 or self.transaction != number:
+            raise transactions.gone()
+
+    def one_row(self, columns: tuple[Column, ...], *values: Value) -> list[bytes]:
+        return [wire.colmetadata(columns), wire.row(columns, values, self.text_size),
+                wire.done(wire.DONE, wire.COUNT, wire.SELECT, 1)]
+
+    def answer_caller(self, text: str) -> list[bytes]:
+        """SQL of the program that uses the library: its own transactions and settings, or what SQLite takes too."""
+        text = text.strip().rstrip(";")
+        if match := SWITCH.fullmatch(text):
+            self.options.update(dict.fromkeys(re.split(r"\s*,\s*", match[1]), match[2] == "ON"))
+            return [wire.done(wire.DONE, 0, SET)]
+        if text == "BEGIN TRANSACTION":
+            return self.begin()
+        if text in ("COMMIT TRANSACTION", "ROLLBACK TRANSACTION"):
+            return self.commit() if text.startswith("COMMIT") else self.rollback()
+        return self.run_other(text, {}, wire.DONE, 0)
+
+    def run_other(self, text: str, values: dict[str, Value], done: int, more: int) -> list[bytes]:
+        assert self.database is not None
+        rows = self.database.run_other(transactions.for_sqlite(text), values)
+        if not rows:
+            return [wire.done(done, more)]
+        columns = tuple(Column("", wire.nvarchar(4000), True) for _ in rows[0])
+        return [wire.colmetadata(columns), *(wire.row(columns, row, self.text_size) for row in rows),
+                wire.done(done, more | wire.COUNT, wire.SELECT, len(rows))]
+
+    def is_callers(self, text: str) -> bool:
+        return self.server.callers and not text.startswith("-- renderq: ")
 
     # -- batches --
 
@@ -231,16 +306,13 @@ class Session:
         if number := re.fullmatch(r"\s*set textsize (\d+)\s*", text, flags=re.I):
             self.text_size = int(number[1])         # FreeTDS itself, where its configuration says so
             return [wire.done(wire.DONE, 0, SET)]
+        if self.is_callers(text):
+            self.log("batch of the caller's")
+            return self.answer_caller(text)
         name, rest = script.first_line(text)
         self.log(f"batch {name}")
-        if name in BATCHES:
-            if rest.strip() != BATCHES[name]:
-                raise refused(f"{name}: the text is {rest.strip()[:60]!r} instead of {BATCHES[name]!r}")
-            return {"begin": self.begin, "commit": self.commit, "rollback": self.rollback}[name]()
-        if name == "session":
-            return self.set_session(rest)
-        if name == "schema":
-            return self.make_table(rest)
+        if name in self.batches:
+            return self.batches[name](rest)
         statement = self.server.statements.get(name)
         if statement is None or statement.params:
             raise refused(f"{name}: there is no such batch")
@@ -286,6 +358,10 @@ class Session:
         try:
             self.read_headers(reader)
             text, definitions, values = self.read_executesql(reader)
+            if self.is_callers(text):
+                self.log("rpc of the caller's")
+                return (self.run_other(text, script.callers_values(definitions, values), wire.DONEINPROC, wire.MORE)
+                        + [wire.return_status(0), wire.done(wire.DONEPROC, 0)])
             call = script.read_call(self.server.scripts, self.server.statements, text, definitions, values)
             self.log(f"rpc {call.name} {call.table.shown} {len(call.items)}")
             return self.run_call(call, wire.DONEINPROC) + [wire.return_status(0), wire.done(wire.DONEPROC, 0)]
@@ -329,6 +405,8 @@ class Session:
     def run_call(self, call: Call, done: int) -> list[bytes]:
         """The rows of a statement and their counts. Something has to follow them."""
         assert self.database is not None
+        if call.transaction is not None:
+            self.check_stands(call.transaction)
         if self.server.files.files[call.statement.name].writes:
             self.check_options()
         answer = self.database.run(call)
@@ -346,7 +424,7 @@ class Session:
 
     def row(self, call: Call, columns: tuple[Column, ...], values: list[Value]) -> bytes:
         try:
-            return wire.row(columns, values, self.text_size)
+            return wire.row(columns, values, UNLIMITED if call.whole_texts else self.text_size)
         except ValueError as error:
             raise refused(f"{call.name}: {error}") from error
 

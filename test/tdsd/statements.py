@@ -200,6 +200,23 @@ class Database:
         except sqlite3.Error as error:
             raise translate(error, call.table) from error
 
+    def run_other(self, sql: str, values: dict[str, Value]) -> list[list[Value]]:
+        """A statement of some other program, on any table; its rows as text."""
+        def once() -> list[list[Value]]:
+            started = self._start() if self.in_transaction else ""
+            try:
+                rows: list[list[Value]] = [[None if value is None else str(value) for value in row]
+                                           for row in self.db.execute(sql, values)]
+                self._keep(started)
+                return rows
+            except BaseException:
+                self._undo(started)
+                raise
+        try:
+            return self._patiently(once)
+        except sqlite3.Error as error:
+            raise translate(error, script.DEFAULT_TABLE) from error
+
     def _once(self, call: Call) -> Answer:
         file = self.files.files[call.statement.name]
         answer = Answer()

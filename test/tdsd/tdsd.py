@@ -3,7 +3,7 @@
 SQLite by the file of the same name, and refuses whatever else it is sent. It proves nothing about T-SQL.
 
     tdsd.py --db FILE [--port N] [--user NAME] [--password TEXT] [--database NAME] [--encrypt off|on|required]
-            [--cert FILE --key FILE] [--sql DIR] [--contract FILE] [--log FILE] [--ipv6]
+            [--cert FILE --key FILE] [--sql DIR] [--contract FILE] [--log FILE] [--ipv6] [--callers]
 
 It listens on 127.0.0.1 alone, says `tdsd: listening on 127.0.0.1:PORT` when it does, and ends on SIGTERM. With --ipv6
 it is ::1 instead."""
@@ -117,6 +117,8 @@ def arguments(argv: Optional[list[str]]) -> argparse.Namespace:
     parser.add_argument("--sql", type=Path, default=ROOT / "sql", help="where sqlserver/ and sqlite/ are")
     parser.add_argument("--contract", type=Path, help="what test/tsql/contract.c prints; compiled where it is missing")
     parser.add_argument("--log", type=Path, help="a line for each event")
+    parser.add_argument("--callers", action="store_true",
+                        help="take a text without our first line for SQL of the program that uses the library, and run it")
     return parser.parse_args(argv)
 
 
@@ -125,7 +127,8 @@ def make_listener(options: argparse.Namespace) -> Listener:
     tls = tls_context(options.cert, options.key) if options.encrypt != "off" else None
     policy = Policy(options.user, options.password, options.database, options.encrypt, tls)
     server = Server(options.db, policy, statements, Scripts(options.sql / "sqlserver"),
-                    Files(options.sql / "sqlite", statements), Log(options.log))
+                    Files(options.sql / "sqlite", statements), Log(options.log),
+                    options.callers)
     return Listener(server, options.port, options.ipv6)
 
 

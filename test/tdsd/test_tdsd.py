@@ -8,9 +8,10 @@ import time
 import unittest
 from typing import Any
 
+import transactions
 from rawclient import UNNAMED, Reply, bit, body_of, definitions_of, guid, number, plp, text_of, utf16, values_of
-from testcase import (BEGIN, COMMIT, COUNT, DONE, DONEINPROC, DONEPROC, ENV_BEGIN, ENV_COMMIT, ENV_ROLLBACK, FAILED, ID,
-                      OTHER, ROLLBACK, SESSION, TOKEN, Case, schema_batches)
+from testcase import (BEGIN, CALLER, COUNT, DONE, DONEINPROC, DONEPROC, ENV_BEGIN, ENV_COMMIT, ENV_ROLLBACK, FAILED, ID,
+                      OTHER, ROLLBACK, SESSION, TOKEN, Case, commit, guard, schema_batches)
 
 
 class Refusals(Case):
@@ -265,14 +266,16 @@ class Transactions(Case):
 
     def begin(self) -> bytes:
         reply = self.ok(self.c.batch(BEGIN))
+        self.number = reply.rows[0][0]
         self.assertEqual(reply.changes[ENV_BEGIN][1], b"")
         self.assertEqual(len(self.c.descriptor), 8)
         self.assertNotEqual(self.c.descriptor, bytes(8))
         return self.c.descriptor
 
     def test_commit_and_rollback(self) -> None:
-        for end, what, left in ((ROLLBACK, ENV_ROLLBACK, 0), (COMMIT, ENV_COMMIT, 1)):
+        for what, left in ((ENV_ROLLBACK, 0), (ENV_COMMIT, 1)):
             descriptor = self.begin()
+            end = commit(self.number) if left else ROLLBACK
             self.ok(self.enqueue(self.c))
             self.assertEqual(len(self.run_statement(self.c, "get", ID[0]).rows), 1)
             self.assertEqual(self.count(), 0)
@@ -287,25 +290,72 @@ class Transactions(Case):
         self.c.descriptor = descriptor
         self.assertEqual(self.run_statement(self.c, "get", ID[0]).error, 3989)      # the error has ended it
         self.c.descriptor = b"\1" + bytes(7)
-        self.assertEqual(self.c.batch(COMMIT).error, 3989)
+        self.assertEqual(self.c.batch(commit(self.number)).error, 3989)
 
     def test_counting(self) -> None:
-        self.assertEqual(self.c.batch(COMMIT).error, 3902)
+        caller_commits = CALLER + "COMMIT TRANSACTION"
+        self.assertEqual(self.c.batch(caller_commits).error, 3902)
         self.assertEqual(self.ok(self.c.batch(ROLLBACK)).changes, {})
         self.begin()
-        self.assertEqual(self.ok(self.c.batch(BEGIN)).changes, {})
+        self.assertEqual(self.ok(self.c.batch(CALLER + "BEGIN TRANSACTION")).changes, {})
         self.ok(self.enqueue(self.c))
-        self.assertEqual(self.ok(self.c.batch(COMMIT)).changes, {})
+        self.assertEqual(self.ok(self.c.batch(caller_commits)).changes, {})
         self.assertEqual(self.count(), 0)
         self.assertIn(ENV_ROLLBACK, self.ok(self.c.batch(ROLLBACK)).changes)
-        self.assertEqual(self.c.batch(COMMIT).error, 3902)
+        self.assertEqual(self.c.batch(caller_commits).error, 3902)
+
+    def test_a_commit_is_of_one_transaction(self) -> None:
+        self.begin()
+        self.ok(self.enqueue(self.c))
+        self.ok(self.c.batch(CALLER + "BEGIN TRANSACTION"))
+        reply = self.c.batch(commit(self.number))                                   # one inside is open
+        self.assertEqual(reply.error, 51003)
+        self.assertIn(ENV_ROLLBACK, reply.changes)
+        first, _ = self.number, self.begin()
+        reply = self.c.batch(commit(first))                                         # another one than meant
+        self.assertEqual((reply.errors, reply.changes), ([(50000, 16, "the transaction is gone")], {}))
+        self.ok(self.c.batch(commit(self.number)))
+        self.assertEqual(self.c.batch(commit(self.number)).error, 50000)
+        self.assertEqual(self.count(), 0)
+
+    def test_a_guarded_statement(self) -> None:
+        head, _, rest = text_of("get").partition("\n")
+        text, definitions = f"{head}\n{guard('@P2')}{rest}", definitions_of("get") + ", @P2 BIGINT"
+        values = [*values_of("get", (ID[0],)), number(8, 7)]
+        self.assertEqual(self.c.rpc(text, definitions, values).error, 50000)        # there is none
+        self.begin()
+        self.assertEqual(self.c.rpc(text, definitions, values).error, 50000)        # or another
+        values[1] = number(8, self.number)
+        self.ok(self.c.rpc(text, definitions, values))
+        self.assertEqual(self.c.rpc(text, definitions_of("get"), values[:1]).error, 50000)
+
+    def test_what_is_known_of_it(self) -> None:
+        find, standing = "-- renderq: find\n" + transactions.FIND, "-- renderq: standing\n" + transactions.STANDING
+        self.assertEqual((self.c.batch(find).rows, self.c.batch(standing).rows), ([(0,)], [(0,)]))
+        self.begin()
+        self.assertEqual((self.c.batch(find).rows, self.c.batch(standing).rows), ([(self.number,)], [(1,)]))
+        self.ok(self.c.batch(ROLLBACK))
+        attach = "-- renderq: attach\n" + transactions.ATTACH
+        self.assertEqual(self.c.batch(attach).rows[0][2] & 16384, 16384)
+        self.ok(self.c.batch(CALLER + "SET XACT_ABORT OFF"))
+        self.assertEqual(self.c.batch(attach).rows[0][2] & 16384, 0)
+
+    def test_the_callers_own_sql(self) -> None:
+        self.ok(self.c.batch(CALLER + "CREATE TABLE own (k TEXT PRIMARY KEY)"))
+        self.begin()
+        self.ok(self.c.batch(CALLER + "INSERT INTO own VALUES ('a')"))
+        reply = self.c.batch(CALLER + "INSERT INTO own VALUES ('a')")
+        self.assertEqual(reply.error, 2627)
+        self.assertIn(ENV_ROLLBACK, reply.changes)
+        self.assertEqual(self.c.batch(CALLER + "SELECT COUNT(*) FROM own").rows, [("0",)])
+        self.ok(self.c.batch(CALLER + "DROP TABLE own"))
 
     def test_an_error_ends_it(self) -> None:
         descriptor = self.begin()
         self.ok(self.enqueue(self.c))
         reply = self.run_statement(self.c, "claim", "x" * 200, TOKEN, 1, 0, 1)
         self.assertEqual((reply.error, reply.changes[ENV_ROLLBACK]), (2628, (b"", descriptor)))
-        self.assertEqual(self.c.batch(COMMIT).error, 3902)
+        self.assertEqual(self.c.batch(commit(self.number)).error, 50000)
         self.assertEqual(self.count(), 0)
 
     def test_an_error_with_xact_abort_off(self) -> None:
@@ -313,7 +363,7 @@ class Transactions(Case):
         self.ok(self.enqueue(self.c, 0))
         reply = self.enqueue(self.c, 1, dedup_key="x" * 201)                        # whose text turns it off
         self.assertEqual((reply.error, reply.changes), (2628, {}))
-        self.ok(self.c.batch(COMMIT))
+        self.ok(self.c.batch(commit(self.number)))
         self.assertEqual(self.count(), 1)
 
     def test_a_client_that_leaves(self) -> None:
@@ -334,7 +384,24 @@ class Transactions(Case):
         self.assertEqual((reply.error, reply.errors[0][1]), (1222, 16))
         self.assertGreater(time.monotonic() - started, 0.25)
         self.assertIn(ENV_ROLLBACK, reply.changes)
-        self.ok(self.c.batch(COMMIT))
+        self.ok(self.c.batch(commit(self.number)))
+
+
+class Callers(Case):
+    options = ("--callers",)
+
+    def test_sql_as_it_is(self) -> None:
+        client = self.session()
+        self.ok(client.batch("IF OBJECT_ID(N'own', N'U') IS NULL\n CREATE TABLE own (k varchar(9), n bigint)"))
+        insert, definitions = "INSERT INTO own (k, n) VALUES (@k, @n)", "@k VARCHAR(64), @n BIGINT"
+        values = [guid("a"), number(8, -2)]
+        self.ok(client.rpc(insert, definitions, values))
+        self.ok(client.batch(BEGIN))
+        self.ok(client.rpc(insert, definitions, values))
+        self.ok(client.batch(ROLLBACK))
+        self.assertEqual(self.ok(client.batch("SELECT k, n FROM own")).rows, [("a", "-2")])
+        self.assertEqual(client.rpc(insert, "@k VARCHAR(64)", values).error, 50000)
+        self.assert_refused(client.batch("-- renderq: nothing\nSELECT 1"), "no such batch")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import sqlite3
 import unittest
 from typing import Any
 
+import transactions
 from rawclient import PARAMS, SQL, Client, Reply, Server, body_of, definitions_of, text_of, values_of
 
 ID = ["019AD000-0000-8000-0000-0000000000A%X" % n for n in range(16)]
@@ -17,8 +18,18 @@ SESSION = ("-- renderq: session\n"
            "SET QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;\n"
            "SET NUMERIC_ROUNDABORT OFF;\nSET XACT_ABORT ON;\nSET TEXTSIZE 2147483647;\nSET LOCK_TIMEOUT 300;\n"
            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSELECT CASE WHEN 1 = 0 THEN 1 ELSE 0 END, 150;\n")
-BEGIN, COMMIT = "-- renderq: begin\nBEGIN TRANSACTION", "-- renderq: commit\nCOMMIT TRANSACTION"
-ROLLBACK = "-- renderq: rollback\nIF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
+BEGIN = "-- renderq: begin\n" + transactions.BEGIN
+ROLLBACK = "-- renderq: rollback\n" + transactions.ROLLBACK
+CALLER = "-- renderq: caller\n"
+
+
+def guard(number: Any) -> str:
+    return (f"IF XACT_STATE() <> 1 OR CURRENT_TRANSACTION_ID() <> {number}\nBEGIN\n"
+            "    RAISERROR(N'the transaction is gone', 16, 251);\n    RETURN;\nEND;\n")
+
+
+def commit(number: int) -> str:
+    return "-- renderq: commit\n" + guard(number) + transactions.COMMIT
 
 
 def schema_batches(table: str) -> list[str]:

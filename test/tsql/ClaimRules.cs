@@ -5,53 +5,67 @@ namespace RenderqTsql;
 
 static class ClaimRules
 {
+    // One UPDATE of a CTE: how many rows, which, in what order, and how it is planned.
+    record Form(string Top, string Where, string Order, string Options);
+
     public static void Claim(SqlFile file, Schema schema, Findings findings)
     {
         Findings.Rules.Add("claim");
-        if (file.Name != "claim")
+        if (file.Name is not ("claim" or "take"))
             return;
         void Check(bool right, TSqlFragment at, string what) =>
             findings.Check("claim", right, file, at.StartLine, what);
 
+        string due = "WHERE Status = 'Scheduled' AND DueAtUtc <= @now";
+        string queued = "WHERE " + SqlFile.Source(schema.Index("Queued")?.FilterPredicate);
+        Form[] forms = file.Name == "claim"
+            ? [new("TOP (1)", queued, Order(schema, "Queued"), "MAXDOP 1"),
+               new("TOP (@batch)", queued, Order(schema, "Queued"), "MAXDOP 1, OPTIMIZE FOR (@batch = 1)")]
+            : [new("TOP (1)", queued, Order(schema, "Queued"), "MAXDOP 1"),
+               new("TOP (1)", due, Order(schema, "Scheduled"), "MAXDOP 1")];
         List<UpdateStatement> updates = file.All<UpdateStatement>();
-        Check(updates.Count == 3, file.Tree!, "a claim is three UPDATEs: what is due, one job, many jobs");
-        if (updates.Count != 3)
+        int first = file.Name == "claim" ? 1 : 0;
+        Check(updates.Count == first + forms.Length, file.Tree!, file.Name == "claim"
+            ? "a claim is three UPDATEs: what is due, one job, many jobs"
+            : "a take is two UPDATEs: a queued job, and one that is due; it queues nothing");
+        if (updates.Count != first + forms.Length)
             return;
-
-        UpdateSpecification due = updates[0].UpdateSpecification;
-        Check(SqlFile.Source(due.TopRowFilter) == "TOP (100)", due, "what is due is queued TOP (100) at a time");
-        Check(Hints(due.Target) == "READPAST ROWLOCK UPDLOCK", due, "the hints are not UPDLOCK, READPAST, ROWLOCK");
-        Check(SqlFile.Source(due.WhereClause) == "WHERE Status = 'Scheduled' AND DueAtUtc <= @now", due,
-            "what is due is not found by WHERE Status = 'Scheduled' AND DueAtUtc <= @now, its index");
-
-        CreateIndexStatement? index = schema.Index("Queued");
-        string order = "ORDER BY " + string.Join(", ", index?.Columns.Select(SqlFile.Source) ?? []);
-        string filter = "WHERE " + SqlFile.Source(index?.FilterPredicate);
-        (string Top, string Options)[] forms = [("TOP (1)", "MAXDOP 1"),
-                                                ("TOP (@batch)", "MAXDOP 1, OPTIMIZE FOR (@batch = 1)")];
-        for (int i = 0; i < forms.Length; i++)
+        if (first == 1)
         {
-            UpdateStatement update = updates[i + 1];
-            UpdateSpecification change = update.UpdateSpecification;
-            Check(change.WhereClause == null && change.FromClause == null, update,
-                "the UPDATE takes what the CTE found, and nothing else");
-            string options = string.Join(", ", update.OptimizerHints.Select(Option));
-            Check(options == forms[i].Options, update, $"OPTION is ({options}), not ({forms[i].Options})");
-            if (update.WithCtesAndXmlNamespaces?.CommonTableExpressions
-                    is not [{ QueryExpression: QuerySpecification query }]
-                || query.FromClause?.TableReferences is not [NamedTableReference table])
-            {
-                Check(false, update, "a claim is the UPDATE of one CTE over the table");
-                continue;
-            }
-            Check(SqlFile.Source(query.TopRowFilter) == forms[i].Top, query,
-                $"the CTE does not begin with {forms[i].Top}");
-            Check(SqlFile.Source(query.OrderByClause) == order, query,
-                $"{SqlFile.Source(query.OrderByClause)} is not the index's {order}");
-            Check(SqlFile.Source(query.WhereClause) == filter, query,
-                $"{SqlFile.Source(query.WhereClause)} is not the index's {filter}");
-            Check(Hints(table) == "READPAST ROWLOCK UPDLOCK", query, "the hints are not UPDLOCK, READPAST, ROWLOCK");
+            UpdateSpecification promote = updates[0].UpdateSpecification;
+            Check(SqlFile.Source(promote.TopRowFilter) == "TOP (100)", promote,
+                "what is due is queued TOP (100) at a time");
+            Check(Hints(promote.Target) == "READPAST ROWLOCK UPDLOCK", promote,
+                "the hints are not UPDLOCK, READPAST, ROWLOCK");
+            Check(SqlFile.Source(promote.WhereClause) == due, promote, $"what is due is not found by {due}, its index");
         }
+        for (int i = 0; i < forms.Length; i++)
+            One(updates[first + i], forms[i], Check);
+    }
+
+    static string Order(Schema schema, string index) =>
+        "ORDER BY " + string.Join(", ", schema.Index(index)?.Columns.Select(SqlFile.Source) ?? []);
+
+    static void One(UpdateStatement update, Form form, Action<bool, TSqlFragment, string> Check)
+    {
+        UpdateSpecification change = update.UpdateSpecification;
+        Check(change.WhereClause == null && change.FromClause == null, update,
+            "the UPDATE takes what the CTE found, and nothing else");
+        string options = string.Join(", ", update.OptimizerHints.Select(Option));
+        Check(options == form.Options, update, $"OPTION is ({options}), not ({form.Options})");
+        if (update.WithCtesAndXmlNamespaces?.CommonTableExpressions
+                is not [{ QueryExpression: QuerySpecification query }]
+            || query.FromClause?.TableReferences is not [NamedTableReference table])
+        {
+            Check(false, update, "a claim is the UPDATE of one CTE over the table");
+            return;
+        }
+        Check(SqlFile.Source(query.TopRowFilter) == form.Top, query, $"the CTE does not begin with {form.Top}");
+        Check(SqlFile.Source(query.OrderByClause) == form.Order, query,
+            $"{SqlFile.Source(query.OrderByClause)} is not the index's {form.Order}");
+        Check(SqlFile.Source(query.WhereClause) == form.Where, query,
+            $"{SqlFile.Source(query.WhereClause)} is not the index's {form.Where}");
+        Check(Hints(table) == "READPAST ROWLOCK UPDLOCK", query, "the hints are not UPDLOCK, READPAST, ROWLOCK");
     }
 
     // A hint's own tokens leave its words out.

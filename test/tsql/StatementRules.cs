@@ -7,7 +7,7 @@ static class StatementRules
 {
     // Where it is safe to miss a row. Elsewhere one that is passed over would be a call that does nothing and tells
     // nobody.
-    static readonly string[] mayPass = ["claim", "claimed", "reap", "purge", "watchdog"];
+    static readonly string[] mayPass = ["claim", "take", "claimed", "reap", "purge", "watchdog"];
 
     static readonly string[] lookUps = ["claimed", "started", "completed", "returned", "resume", "enqueue", "retry"];
     static readonly string[] dirtyReads = ["stats", "list"];
@@ -49,7 +49,7 @@ static class StatementRules
         else if (dirtyReads.Contains(file.BaseName))
             findings.Check("isolation", hints.SetEquals([TableHintKind.ReadUncommitted]), file, table.StartLine,
                 "this reads WITH (READUNCOMMITTED), or it waits for strangers");
-        else if (file.BaseName != "claim")
+        else if (file.BaseName is not ("claim" or "take"))
             findings.Check("isolation", hints.Count == 0, file, table.StartLine, "this reads without hints");
     }
 
@@ -256,7 +256,7 @@ static class StatementRules
         Refuse(file.All<TSqlStatement>().Where(s => s.GetType().Name.StartsWith("CreateOrAlter")),
             "CREATE OR ALTER is not known to every engine: CREATE if missing, then ALTER");
         Refuse(file.All<IndexDefinition>(), "an index inside CREATE TABLE");
-        Refuse(file.All<WithCtesAndXmlNamespaces>().Where(w => file.Name != "claim"), "a CTE outside claim");
+        Refuse(file.All<WithCtesAndXmlNamespaces>().Where(w => file.Name is not ("claim" or "take")), "a CTE outside claim and take");
         var defaults = file.All<DefaultConstraintDefinition>().SelectMany(d => file.All<FunctionCall>(d)).ToHashSet();
         Refuse(file.All<FunctionCall>().Where(f => f.FunctionName.Value == "NEWSEQUENTIALID" && !defaults.Contains(f)),
             "NEWSEQUENTIALID outside a DEFAULT");
