@@ -152,6 +152,16 @@ $(WIRE): $(WIRE_OBJECTS) $(STATIC)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
 
+# The same against servers that misbehave, with the scenes of the conformance suite.
+FAULTS := $(BUILD)/test/faults/faults
+FAULTS_OBJECTS := $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/faults/*.c)) \
+    $(patsubst %,test/conformance/%.c,calls suite engine_sqlite engine_tdsd native_sqlite native_sqlserver))
+tests: $(FAULTS)
+
+$(FAULTS): $(FAULTS_OBJECTS) $(STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=ct_connect,--wrap=ct_param,--wrap=ct_send $^ $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
+
 # A test that replaces a function of libc's says so here.
 $(BUILD)/test/test_sqlite_files: TEST_LDFLAGS = -Wl,--wrap=statfs
 $(BUILD)/test/test_freetds_conf: TEST_LDFLAGS = -Wl,--wrap=fopen,--wrap=getpwuid_r

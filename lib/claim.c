@@ -338,6 +338,8 @@ renderq_status renderq_claim_many(renderq *h, const renderq_claim_options *optio
 {
     if (n)
         *n = 0;
+    if (out && max <= RENDERQ_CLAIM_MAX)
+        memset(out, 0, max * sizeof out[0]);
     renderq_status status = rq_enter(h, RQ_WAITS | RQ_ALONE);
     if (status != RENDERQ_OK)
         return status;
@@ -345,6 +347,5 @@ renderq_status renderq_claim_many(renderq *h, const renderq_claim_options *optio
         return rq_fault(h, RENDERQ_INVALID, "the pointer for the jobs or for their number is NULL");
     if (max < 1 || max > RENDERQ_CLAIM_MAX)
         return rq_fault(h, RENDERQ_INVALID, "max is %zu: one claim takes 1 to %d jobs", max, RENDERQ_CLAIM_MAX);
-    memset(out, 0, max * sizeof out[0]);
     return claim_into(h, options, out, max, n);
 }

@@ -43,6 +43,8 @@ typedef struct rq_conn {
     bool guarded;           /* run() first makes sure that the transaction of the last begin() or find() still stands,
                                in the same request; if not, it does nothing and answers ABORTED. begin() sets it,
                                commit() and rollback() clear it; with a transaction that was found, the core does */
+    renderq_status ended_by;    /* after a run() that answered ABORTED: the failure that ended the transaction; OK: it had
+                                   ended before */
 } rq_conn;
 
 /* Takes one row of one item. Anything but OK ends the statement and is what run() returns, with nothing done where
@@ -86,11 +88,11 @@ struct rq_driver {
      *   ABORTED       guarded: the transaction does not stand, or does not any more
      *   DISCONNECTED  the link is gone and nothing was sent
      *   UNCERTAIN     the link is gone or the reply was not understood: it may have happened
-     * after which the core opens another connection, unless this one is alive. */
+     * after which, as after all of its failures, the core opens another connection, unless this one is alive. */
     renderq_status (*run)(rq_conn *conn, const rq_queue *queue, rq_statement_id id, const rq_value *values, size_t n,
                           rq_row_fn row, void *arg);
 
-    /* Whether the connection can still be used, after a run() that answered UNCERTAIN or DISCONNECTED. */
+    /* Whether the connection can still be used, after a run() that did not answer OK. */
     bool (*alive)(rq_conn *conn);
 
     /* The engine's own handle: sqlite3 * or CS_CONNECTION *. */

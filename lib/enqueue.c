@@ -95,7 +95,7 @@ static renderq_status send_all(renderq *h, const rq_queue *queue, batch *b)
         status = send_collided(h, queue, b);
     for (size_t i = 0; i < b->n && status == RENDERQ_OK; i++)
         if (b->results[i].status == RENDERQ_EMPTY)
-            status = rq_fault(h, RENDERQ_FAILED, "the engine did not say what became of item %zu", i);
+            status = rq_fault(h, RENDERQ_UNCERTAIN, "the engine did not say what became of item %zu", i);
     return status;
 }
 

@@ -149,7 +149,8 @@ static void drop(renderq *h)
 
 void rq_drop_broken(renderq *h, renderq_status status)
 {
-    if ((status != RENDERQ_DISCONNECTED && status != RENDERQ_UNCERTAIN) || !h->conn || h->driver->alive(h->conn))
+    /* A refusal can break it too: the server did not say that what was begun has ended. */
+    if (status == RENDERQ_OK || !h->conn || h->driver->alive(h->conn))
         return;
     rq_log(h, RENDERQ_LOG_WARNING, "the connection broke: %s", h->error.text);
     drop(h);

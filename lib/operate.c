@@ -183,7 +183,7 @@ static renderq_status take_dead(void *arg, size_t item, const rq_value *columns)
 {
     (void)item;
     page *p = arg;
-    if (p->n < BATCH) {
+    if (p->n < BATCH && columns[RQ_JOB_ID].present) {
         memcpy(p->ids[p->n].sort, columns[RQ_JOB_ID].bytes, sizeof p->ids[0].sort);
         p->n++;
     }
@@ -330,10 +330,18 @@ renderq_status renderq_purge(renderq *h, const char *name, int64_t older_than_s,
     return status;
 }
 
+/* One row, always. */
+typedef struct tally {
+    bool seen;
+    renderq_counts counts;
+} tally;
+
 static renderq_status take_counts(void *arg, size_t item, const rq_value *columns)
 {
     (void)item;
-    renderq_counts *counts = arg;
+    tally *t = arg;
+    renderq_counts *counts = &t->counts;
+    t->seen = true;
     int64_t *fields[] = {
         &counts->scheduled, &counts->queued, &counts->processing, &counts->completed, &counts->dead_letter,
         &counts->cancelled, &counts->other, &counts->oldest_queued_ms, &counts->run_out, &counts->completed_1m,
@@ -348,15 +356,17 @@ renderq_status renderq_stats(renderq *h, const char *name, renderq_counts *given
 {
     rq_queue room;
     const rq_queue *queue;
-    renderq_counts counts;
+    tally t = { .seen = false };
     renderq_status status = enter(h, RQ_JOINS, name, &room, &queue);
     if (status == RENDERQ_OK && !given)
         status = rq_fault(h, RENDERQ_INVALID, "the pointer for the counts is NULL");
     if (status == RENDERQ_OK)
-        status = rq_take_struct(h, "renderq_counts", given, &counts, sizeof counts);
+        status = rq_take_struct(h, "renderq_counts", given, &t.counts, sizeof t.counts);
     if (status == RENDERQ_OK)
-        status = ask(h, queue, RQ_STATS, NULL, 1, take_counts, &counts);
+        status = ask(h, queue, RQ_STATS, NULL, 1, take_counts, &t);
+    if (status == RENDERQ_OK && !t.seen)
+        status = rq_fault(h, RENDERQ_FAILED, "the engine answered without counts");
     if (status == RENDERQ_OK)
-        rq_give_item(given, 0, &counts, sizeof counts);
+        rq_give_item(given, 0, &t.counts, sizeof t.counts);
     return status;
 }

@@ -23,6 +23,13 @@ static renderq_status complete_inside(rq_claim *c, const rq_lease *lease, bool *
 
 /* ---- a transaction of ours ---- */
 
+/* Nobody knows of the transaction yet, so its end is told, or tried again, as what ended it. */
+static renderq_status ended_by(const renderq *h)
+{
+    renderq_status status = h->conn ? h->conn->ended_by : RENDERQ_DISCONNECTED;
+    return status == RENDERQ_OK || status == RENDERQ_UNCERTAIN ? RENDERQ_DISCONNECTED : status;
+}
+
 static renderq_status begin_and_complete(rq_claim *c, const rq_lease *lease, bool *matched)
 {
     renderq *h = c->h;
@@ -31,11 +38,12 @@ static renderq_status begin_and_complete(rq_claim *c, const rq_lease *lease, boo
         status = complete_inside(c, lease, matched);
     if (status == RENDERQ_OK && *matched)
         return RENDERQ_OK;
+    if (status == RENDERQ_ABORTED)
+        status = ended_by(h);
     rq_error said = h->error;
     rq_tx_undo(h);
     h->error = said;
-    /* Nobody knows of this transaction yet, so what ended it can be tried again. */
-    return status == RENDERQ_ABORTED ? RENDERQ_DISCONNECTED : status;
+    return status;
 }
 
 /* The job is claimed; what stops the rest gives it back. */

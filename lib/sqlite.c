@@ -469,6 +469,7 @@ static renderq_status sqlite_run(rq_conn *base, const rq_queue *queue, rq_statem
                                  size_t n, rq_row_fn row, void *arg)
 {
     sqlite_conn *conn = (sqlite_conn *)base;
+    base->ended_by = RENDERQ_OK;
     renderq_status status = rq_sqlite_check_name(conn, queue);
     if (status == RENDERQ_OK && base->guarded && !stands(conn))
         status = gone(conn, rq_statements[id].name);
@@ -491,6 +492,7 @@ static renderq_status sqlite_run(rq_conn *base, const rq_queue *queue, rq_statem
         rq_sqlite_undo_work(conn);
     if (in_transaction && (!conn->db || sqlite3_get_autocommit(conn->db))) {
         rq_error *error = base->session->error;
+        base->ended_by = status;
         status = rq_error_set(error, RENDERQ_ABORTED, error->native, "the transaction was rolled back: %s",
                               error->text);
     }

@@ -139,8 +139,8 @@ static renderq_status ss_run(rq_conn *base, const rq_queue *queue, rq_statement_
         return fits ? no_memory(conn)
                     : rq_error_set(base->session->error, RENDERQ_INVALID, 0,
                                    "%zu items are too large for one request: send fewer", n);
-    ss_rows rows = { .columns = statement->columns, .n_columns = statement->n_columns, .indexed = many, .row = row,
-                     .arg = arg };
+    ss_rows rows = { .columns = statement->columns, .n_columns = statement->n_columns, .indexed = many, .n_items = n,
+                     .row = row, .arg = arg };
     char doing[300];
     snprintf(doing, sizeof doing, "%s in %.200s", statement->name, queue->text);
     CS_BIGINT transaction = conn->transaction;

@@ -81,7 +81,8 @@ typedef struct ss_param {
 typedef struct ss_rows {
     const rq_type *columns;
     size_t n_columns;
-    bool indexed;               /* in front of them stands the item's index */
+    bool indexed;               /* in front of them stands the item's index, which is below n_items */
+    size_t n_items;
     rq_row_fn row;
     void *arg;
     renderq_status refused;     /* by the row function */

@@ -244,7 +244,8 @@ static renderq_status set_up_session(ss_conn *conn)
 {
     static const rq_type columns[] = { RQ_INT, RQ_INT };
     session_answer answer = { 0, 0 };
-    ss_rows rows = { .columns = columns, .n_columns = 2, .row = take_session, .arg = &answer };
+    ss_rows rows = { .columns = columns, .n_columns = 2, .n_items = 1, .row = take_session,
+                     .arg = &answer };
     const rq_url *url = conn->base.session->url;
     char sql[sizeof session_sql + 32];
     snprintf(sql, sizeof sql, session_sql, option_number(url, "lock_timeout_ms", 10000),
@@ -458,7 +459,24 @@ static rq_type column_type(const ss_rows *to, size_t i)
     return i == 0 ? RQ_INT : to->columns[i - 1];
 }
 
-static rq_value value_of(const cell *c, rq_type type, rq_guid *guid)
+/* What a statement's file makes the server answer did not come: whether it was done cannot be told, and what else is on
+ * the wire neither. */
+static renderq_status not_understood(const reader *r, const char *what, size_t column)
+{
+    r->conn->broken = true;
+    return rq_error_set(r->conn->base.session->error, RENDERQ_UNCERTAIN, 0,
+                        "the server's answer was not understood: column %zu %s; is it an SQL Server?", column + 1, what);
+}
+
+static bool read_guid(const cell *c, rq_guid *guid)
+{
+    char text[37];
+    memcpy(text, c->small, 36);
+    text[36] = 0;
+    return c->copied == 36 && rq_guid_parse(text, guid);
+}
+
+static rq_value value_of(const cell *c, rq_type type, const rq_guid *guid)
 {
     if (c->indicator == -1)
         return (rq_value){ .present = false };
@@ -466,10 +484,7 @@ static rq_value value_of(const cell *c, rq_type type, rq_guid *guid)
         return rq_number(c->number);
     if (type == RQ_TEXT)
         return c->large ? rq_bytes(c->large, c->large_len) : rq_bytes(c->small, (size_t)c->copied);
-    char text[37];
-    memcpy(text, c->small, 36);
-    text[36] = 0;
-    return c->copied == 36 && rq_guid_parse(text, guid) ? rq_guid_value(guid) : (rq_value){ .present = false };
+    return rq_guid_value(guid);
 }
 
 /* Hands a row over. What does not fit its buffer is told by CS_ROW_FAIL, and the row stays current. */
@@ -484,9 +499,13 @@ static renderq_status hand_row(reader *r, bool cut)
         if (cut && type == RQ_TEXT && c->indicator != -1 && c->copied >= TEXT_BUFFER
             && !read_whole(r->conn->command, i, c))
             status = rq_error_set(r->conn->base.session->error, RENDERQ_NOMEM, 0, "out of memory for a row");
+        if (type == RQ_GUID && c->indicator != -1 && !read_guid(c, &guids[i]))
+            status = not_understood(r, "holds no GUID", i);
         columns[i] = value_of(c, type, &guids[i]);
     }
     size_t first = r->to->indexed ? 1 : 0;
+    if (status == RENDERQ_OK && first && (columns[0].number < 0 || (size_t)columns[0].number >= r->to->n_items))
+        status = not_understood(r, "names an item that was not sent", 0);
     if (status == RENDERQ_OK)
         status = r->to->row(r->to->arg, first ? (size_t)columns[0].number : 0, columns + first);
     for (size_t i = 0; i < r->n; i++) {
@@ -496,6 +515,34 @@ static renderq_status hand_row(reader *r, bool cut)
     return status;
 }
 
+static bool is_text(CS_INT type)
+{
+    static const CS_INT texts[] = { CS_CHAR_TYPE, CS_VARCHAR_TYPE, CS_LONGCHAR_TYPE, CS_TEXT_TYPE, CS_UNICHAR_TYPE,
+                                    CS_UNITEXT_TYPE };
+    bool found = false;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        found |= type == texts[i];
+    return found;
+}
+
+/* Whether the rows that are going to come are those of the statement. CT-Library would turn one type into another where
+ * it can, and leave the buffer as it is where it cannot. */
+static renderq_status check_columns(reader *r, size_t described)
+{
+    if (described > r->n)
+        return not_understood(r, "is one too many", r->n);
+    for (size_t i = 0; i < r->n; i++) {
+        CS_DATAFMT format;
+        rq_type type = column_type(r->to, i);
+        if (i >= described)
+            return not_understood(r, "is missing", i);
+        if (ct_describe(r->conn->command, (CS_INT)i + 1, &format) != CS_SUCCEED
+            || is_text(format.datatype) != (type == RQ_TEXT || type == RQ_GUID))
+            return not_understood(r, "is of another type", i);
+    }
+    return RENDERQ_OK;
+}
+
 /* Fetches the rows of one result. After a refusal the rest is read and thrown away. */
 static CS_RETCODE fetch_rows(reader *r)
 {
@@ -503,10 +550,9 @@ static CS_RETCODE fetch_rows(reader *r)
     CS_COMMAND *command = r->conn->command;
     if (ct_res_info(command, CS_NUMDATA, &described, CS_UNUSED, NULL) != CS_SUCCEED)
         return CS_FAIL;
-    bool wanted = r->to && (size_t)described == r->n;
-    if (r->to && !wanted)
-        r->to->refused = rq_error_set(r->conn->base.session->error, RENDERQ_FAILED, 0,
-                                      "the server answered %d columns instead of %zu", (int)described, r->n);
+    if (r->to && r->to->refused == RENDERQ_OK)
+        r->to->refused = check_columns(r, (size_t)described);
+    bool wanted = r->to && r->to->refused == RENDERQ_OK;
     for (size_t i = 0; wanted && i < r->n; i++)
         if (!bind_column(command, i, column_type(r->to, i), &r->cells[i]))
             return CS_FAIL;
@@ -604,6 +650,7 @@ static renderq_status judge_transaction(ss_conn *conn, renderq_status status)
     *error = before;
     if (state == 1 || status == RENDERQ_ABORTED)
         return status;
+    conn->base.ended_by = status;
     return rq_error_set(error, RENDERQ_ABORTED, before.native, "the transaction was rolled back: %s", before.text);
 }
 
@@ -622,6 +669,7 @@ renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *par
                                 doing);
     }
     rq_ss_begin(conn);
+    conn->base.ended_by = RENDERQ_OK;
     current = conn;
     borrow(conn);
     renderq_status status = exchange(conn, sql, params, n, &r, doing);

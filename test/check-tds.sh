@@ -2,11 +2,11 @@
 # The SQL Server driver over TDS, through FreeTDS, against the test server of test/tdsd: the conformance suite, what only
 # the wire shows (test/sqlserver), and the server's own tests. It proves nothing about T-SQL.
 # BUILD: where the programs are. SOURCE: the source tree. WRAP: a command to run each of them under (valgrind).
-# PARTS: conformance, wire, server; all of them if it is not set.
+# PARTS: conformance, wire, faults, server; all of them if it is not set.
 set -eu
 SOURCE=${SOURCE:-$(cd "$(dirname "$0")/.." && pwd)}
 BUILD=$(cd "${BUILD:-$SOURCE/build}" && pwd)
-PARTS=${PARTS:-conformance wire server}
+PARTS=${PARTS:-conformance wire faults server}
 
 for tool in python3 openssl; do
     if ! command -v $tool > /dev/null; then
@@ -87,6 +87,19 @@ conformance() {
 wire() {
     # shellcheck disable=SC2086
     ${WRAP:-} "$BUILD/test/sqlserver/wire"
+}
+
+# What waits for the clock goes beside what waits for the processor.
+faults() {
+    # shellcheck disable=SC2086
+    ${WRAP:-} "$BUILD/test/faults/faults" connect request failover > "$WORK/faults" 2>&1 &
+    others=$!
+    status=0
+    # shellcheck disable=SC2086
+    ${WRAP:-} "$BUILD/test/faults/faults" matrix || status=1
+    wait $others || status=1
+    cat "$WORK/faults"
+    return $status
 }
 
 server() {

@@ -28,6 +28,7 @@ static struct plan {
     const rq_driver *inner;
     fault faults[FAULTS_MAX];
     size_t n_faults, runs;
+    bool broke;                     /* the link, in the last run */
     unsigned refuse_opens;
     renderq_status refuse_with;
     ghost ghosts[GHOSTS_MAX];
@@ -143,6 +144,8 @@ static const fault *next_fault(void)
     static const fault none;
     size_t run = plan.runs++;
     const fault *f = run < plan.n_faults ? &plan.faults[run] : &none;
+    plan.broke = f->kind != FAULT_NONE
+                 && (f->kind != FAULT_ANSWER || f->status == RENDERQ_UNCERTAIN || f->status == RENDERQ_DISCONNECTED);
     if (f->refuse_opens)
         faulty_refuse(f->refuse_opens, f->refuse_with);
     return f;
@@ -159,12 +162,15 @@ static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statem
 {
     rq_conn *inner = ((faulty_conn *)base)->inner;
     inner->guarded = base->guarded;
+    base->ended_by = RENDERQ_OK;
     happen_due(false);
     fault f = *next_fault();
     renderq_status status = f.kind == FAULT_ANSWER ? f.status : RENDERQ_UNCERTAIN;
     switch (f.kind) {
     case FAULT_NONE:
-        return plan.inner->run(inner, queue, id, values, n, row, arg);
+        status = plan.inner->run(inner, queue, id, values, n, row, arg);
+        base->ended_by = inner->ended_by;
+        return status;
     case FAULT_NOT_SENT:
         status = RENDERQ_DISCONNECTED;
         break;
@@ -236,11 +242,10 @@ static renderq_status faulty_rollback(rq_conn *base)
     return plan.inner->rollback(inner);
 }
 
-/* The faults are of a link that broke. */
 static bool faulty_alive(rq_conn *base)
 {
     (void)base;
-    return false;
+    return !plan.broke;
 }
 
 static void *faulty_native(rq_conn *base)

@@ -6,10 +6,10 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import wire
-from wire import ProtocolError, Reader, Stream
+from wire import ProtocolError, Reader, SqlError, Stream
 
 # The ENCRYPTION option of PRELOGIN.
 ENCRYPT_OFF, ENCRYPT_ON, ENCRYPT_NOT_SUP, ENCRYPT_REQ = 0, 1, 2, 3
@@ -35,6 +35,7 @@ class Policy:
     database: str
     encrypt: str
     tls: Optional[ssl.SSLContext]
+    others: bool = False    # there are databases of every other name
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Login:
     packet_size: int
     odbc: bool              # the server then sets the ANSI options and a TEXTSIZE without limit
     features: bool          # wants FEATUREEXTACK
+
+
+Send = Callable[[list[bytes]], None]    # a reply
+Meet = Callable[[str, str], None]       # told of each step, and by whom; may keep it from being done
 
 
 class Refused(Exception):
@@ -151,14 +156,13 @@ def write_prelogin(options: dict[int, bytes]) -> bytes:
     return head + bytes([TERMINATOR]) + body
 
 
-def prelogin(stream: Stream, data: bytes, policy: Policy) -> tuple[int, int]:
+def prelogin(data: bytes, policy: Policy, send: Send) -> tuple[int, int]:
     """Answers PRELOGIN; what the client wanted of encryption, and what it got."""
     wanted = read_prelogin(data)[ENCRYPTION][0]
     answer = ANSWERS[policy.encrypt][wanted]
     # A client that is not answered its MARS option takes the server for one of the year 2000.
-    stream.write_message(wire.REPLY, write_prelogin({
-        VERSION: bytes([15, 0, 0x07, 0xD0, 0, 0]), ENCRYPTION: bytes([answer]), INSTANCE: b"\0", THREAD: b"",
-        MARS: b"\0"}))
+    send([write_prelogin({VERSION: bytes([15, 0, 0x07, 0xD0, 0, 0]), ENCRYPTION: bytes([answer]), INSTANCE: b"\0",
+                          THREAD: b"", MARS: b"\0"})])
     return wanted, answer
 
 
@@ -220,7 +224,7 @@ def check_login(login: Login, policy: Policy) -> None:
     if login.user != policy.user or login.password != policy.password:
         text = f"Login failed for user '{login.user}'."
         raise Refused(text, [wire.error(18456, 14, text), failed])
-    if login.database not in ("", policy.database):
+    if login.database not in ("", policy.database) and not (policy.others and login.database.isalnum()):
         text = f'Cannot open database "{login.database}" requested by the login. The login failed.'
         raise Refused(text, [wire.error(4060, 11, text),
                              wire.error(18456, 14, f"Login failed for user '{login.user}'."), failed])
@@ -250,9 +254,11 @@ def _next(stream: Stream, kind: int, what: str) -> bytes:
     return message.data
 
 
-def log_in(stream: Stream, policy: Policy) -> Login:
+def log_in(stream: Stream, policy: Policy, meet: Meet, send: Send) -> Login:
     """Everything up to the answer to LOGIN7. Raises Refused, with that answer sent, for whoever is not let in."""
-    wanted, answer = prelogin(stream, _next(stream, wire.PRELOGIN, "PRELOGIN"), policy)
+    data = _next(stream, wire.PRELOGIN, "PRELOGIN")
+    meet("prelogin", "")
+    wanted, answer = prelogin(data, policy, send)
     if answer != ENCRYPT_NOT_SUP:
         if wanted == ENCRYPT_NOT_SUP:
             raise ProtocolError("the client does not encrypt, and has to")
@@ -263,11 +269,16 @@ def log_in(stream: Stream, policy: Policy) -> Login:
         end_login_tls(stream)
     login = read_login7(data)
     try:
+        meet("login", login.application)
         check_login(login, policy)
+    except SqlError as error:
+        tokens = [error.token(), wire.done(wire.DONE, wire.FAILED)]
+        send(tokens)
+        raise Refused(str(error), tokens) from error
     except Refused as refused:
-        stream.write_message(wire.REPLY, b"".join(refused.tokens))
+        send(refused.tokens)
         raise
     packet_size = login.packet_size or wire.PACKET_FIRST
-    stream.write_message(wire.REPLY, b"".join(answer_login(login, policy, packet_size)))
+    send(answer_login(login, policy, packet_size))
     stream.packet_size = packet_size
     return login

@@ -36,9 +36,10 @@ class Server:
         self.folder = tempfile.TemporaryDirectory(prefix="test-tdsd-")
         self.db = os.path.join(self.folder.name, "queue.db")
         self.log = os.path.join(self.folder.name, "log")
+        self.control = os.path.join(self.folder.name, "control")
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "tdsd.py"), "--db", self.db, "--log", self.log, "--user", "tester",
-             "--password", "pa$$ wörd", "--database", "jobs", *options], stdout=subprocess.PIPE, text=True,
+            [sys.executable, str(HERE / "tdsd.py"), "--db", self.db, "--log", self.log, "--control", self.control,
+             "--user", "tester", "--password", "pa$$ wörd", "--database", "jobs", *options], stdout=subprocess.PIPE, text=True,
             env=os.environ | {"TMPDIR": self.folder.name})
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -46,6 +47,14 @@ class Server:
             self.process.wait()
             raise RuntimeError(f"tdsd did not start: {line!r}")
         self.port = int(line.rsplit(":", 1)[1])
+
+    def ask(self, line: str) -> str:
+        """Over its control socket; see faults.py."""
+        with socket.socket(socket.AF_UNIX) as control:
+            control.connect(self.control)
+            control.sendall(line.encode() + b"\n")
+            with control.makefile(encoding="utf-8") as file:
+                return file.readline().rstrip("\n")
 
     def stop(self, keep: bool = False) -> int:
         if self.process.poll() is None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Callable, Optional
 
 import login
+import misbehave
 import script
 import transactions
 import wire
 from contract import ITEM_COLUMN, Statement
+from faults import Fault, Faults
 from login import Login, Policy
 from script import Call, Scripts
 from statements import Cancelled, Database, Files
@@ -22,6 +24,7 @@ NO_TRANSACTION = bytes(8)
 SP_EXECUTESQL = 10
 DESCRIPTOR_HEADER = 2
 BEGIN_XACT, COMMIT_XACT, ROLLBACK_XACT, SET = 0xD4, 0xD5, 0xD2, 0xBE
+DEADLOCK = 1205                     # ends its victim's transaction, whatever XACT_ABORT says
 FATAL = 20                          # an error of this severity ends the connection
 
 # What SQL Server wants of every session that writes to a table with filtered indexes. ARITHABORT is one of them, and
@@ -55,6 +58,7 @@ class Server:
     scripts: Scripts
     files: Files
     log: Callable[[str], None]
+    faults: Faults
     callers: bool = False               # a text without our first line is SQL of the program that uses the library
 
 
@@ -76,6 +80,9 @@ class Session:
             "caller": self.answer_caller, "session": self.set_session, "schema": self.make_table}
         self.running = False            # a request, which the client can give up
         self.over = False
+        self.application = ""
+        self.fault: Optional[Fault] = None      # which the running request meets
+        self.late = False               # its client is not there any more
 
     def log(self, text: str) -> None:
         self.server.log(f"{self.number} {text}")
@@ -84,8 +91,9 @@ class Session:
 
     def run(self) -> None:
         logged_in = False
+        self.server.faults.come(self)
         try:
-            self.start(login.log_in(self.stream, self.server.policy))
+            self.start(login.log_in(self.stream, self.server.policy, self.meet, self.send_login))
             logged_in = True
             while not self.over and (message := self.stream.read_message()) is not None:
                 self.send(self.answer(message))
@@ -102,6 +110,9 @@ class Session:
             if self.database is not None:
                 self.database.close()       # rolls back
             self.stream.close()
+            self.server.faults.leave(self)
+            if self.late:
+                self.server.faults.end_late(self.application)
 
     def start(self, what: Login) -> None:
         encrypted = "encrypted" if self.stream.tls else "plain"
@@ -109,7 +120,10 @@ class Session:
         if what.odbc:
             self.options.update(dict.fromkeys(ODBC_SETS, True))
             self.text_size = UNLIMITED
-        self.database = Database(self.server.database, self.server.files, self.given_up)
+        path = self.server.database
+        if what.database not in ("", self.server.policy.database):
+            path = path.with_name(what.database + path.suffix)
+        self.database = Database(path, self.server.files, self.given_up)
 
     def complain(self, error: ProtocolError) -> None:
         text = f"The incoming tabular data stream (TDS) protocol stream is incorrect. tdsd: {error}"
@@ -129,9 +143,42 @@ class Session:
             raise wire.Disconnected
         return False
 
+    # -- misbehaviour: see faults.py --
+
+    def hang_up(self) -> None:
+        self.stream.hang_up()
+
+    def meet(self, name: str, application: Optional[str] = None) -> None:
+        """Called with each request; raises what keeps it from being done."""
+        self.application = self.application if application is None else application
+        self.fault = self.server.faults.take(self.application, name)
+        if self.fault is not None:
+            self.log(f"fault {self.fault.do} {self.fault.when} at {name}")
+            misbehave.before(self, self.fault, name)
+
+    def send_login(self, tokens: list[bytes]) -> None:
+        self.send(self.spoil(tokens))
+
+    def spoil(self, tokens: list[bytes]) -> list[bytes]:
+        """The reply of a request that took effect, as the fault leaves it."""
+        fault = self.fault
+        if fault is None or fault.when != "after":
+            return tokens
+        if fault.do in misbehave.endings and not (fault.do == "hang" and fault.number("rows", 0)):
+            misbehave.endings[fault.do](self, fault)
+        if fault.do == "hang":
+            return misbehave.half_and_wait(self, tokens)
+        if fault.do == "error":
+            error = fault.error()
+            self.over = error.severity >= FATAL
+            failed = tokens[-1][:1] + wire.done(wire.DONE, wire.FAILED)[1:]
+            return [*tokens[:-1], error.token(), failed]
+        return tokens
+
     # -- requests and replies --
 
     def answer(self, message: Message) -> list[bytes]:
+        self.fault = None
         if message.kind == wire.ATTENTION:
             self.log("attention, and nothing was running")
             return [wire.done(wire.DONE, wire.ATTN)]
@@ -139,7 +186,8 @@ class Session:
             raise ProtocolError(f"a message of type {message.kind:#04x} is not known here")
         self.running = True
         try:
-            return self.answer_rpc(message.data) if message.kind == wire.RPC else self.answer_batch(message.data)
+            return self.spoil(self.answer_rpc(message.data) if message.kind == wire.RPC
+                              else self.answer_batch(message.data))
         except Cancelled:
             return self.answer_attention()
         finally:
@@ -155,6 +203,9 @@ class Session:
 
     def send(self, tokens: list[bytes]) -> None:
         """Sends a reply; an attention in the middle of it cuts it behind a token."""
+        if self.fault is not None and self.fault.when == "after":
+            misbehave.send(self.stream, tokens, self.fault)
+            return
         packer = wire.Packer(self.stream)
         for token in tokens:
             if self.stream.attention_waits():
@@ -169,10 +220,12 @@ class Session:
         self.log(f"error {error.number}: {error}")
         self.over = error.severity >= FATAL
         assert self.database is not None
+        if error.number == DEADLOCK:
+            self.database.rollback()
         aborts = (self.options["XACT_ABORT"] and "SET XACT_ABORT OFF" not in text
                   and not transactions.is_gone(error))
         lost = not self.database.in_transaction
-        return [error.token()] + (self.end_transaction(wire.ENV_ROLLBACK) if aborts or lost else [])
+        return [*error.rows, error.token()] + (self.end_transaction(wire.ENV_ROLLBACK) if aborts or lost else [])
 
     def read_headers(self, reader: Reader) -> None:
         """ALL_HEADERS: the one header that says which transaction the client thinks it is in."""
@@ -258,7 +311,10 @@ class Session:
             raise transactions.gone()
 
     def one_row(self, columns: tuple[Column, ...], *values: Value) -> list[bytes]:
-        return [wire.colmetadata(columns), wire.row(columns, values, self.text_size),
+        rows = [list(values)]
+        if self.fault is not None:
+            columns, rows = misbehave.distort(self.fault, columns, rows)
+        return [wire.colmetadata(columns), *(wire.row(columns, row, self.text_size) for row in rows),
                 wire.done(wire.DONE, wire.COUNT, wire.SELECT, 1)]
 
     def answer_caller(self, text: str) -> list[bytes]:
@@ -311,6 +367,7 @@ class Session:
             return self.answer_caller(text)
         name, rest = script.first_line(text)
         self.log(f"batch {name}")
+        self.meet(name)
         if name in self.batches:
             return self.batches[name](rest)
         statement = self.server.statements.get(name)
@@ -340,9 +397,7 @@ class Session:
                     raise refused(f"session: not understood: {text[at:at + 60]!r}")
             self.log(match[0].strip())
             at = match.end()
-        return [wire.done(wire.DONE, wire.MORE, SET), wire.colmetadata(SESSION_COLUMNS),
-                wire.row(SESSION_COLUMNS, SESSION_ROW, self.text_size),
-                wire.done(wire.DONE, wire.COUNT, wire.SELECT, 1)]
+        return [wire.done(wire.DONE, wire.MORE, SET), *self.one_row(SESSION_COLUMNS, *SESSION_ROW)]
 
     def make_table(self, text: str) -> list[bytes]:
         table = self.server.scripts.table_of_batch("schema", text)
@@ -364,6 +419,7 @@ class Session:
                         + [wire.return_status(0), wire.done(wire.DONEPROC, 0)])
             call = script.read_call(self.server.scripts, self.server.statements, text, definitions, values)
             self.log(f"rpc {call.name} {call.table.shown} {len(call.items)}")
+            self.meet(call.name)
             return self.run_call(call, wire.DONEINPROC) + [wire.return_status(0), wire.done(wire.DONEPROC, 0)]
         except SqlError as error:
             return self.failed(error, text) + [wire.return_status(error.number),
@@ -409,17 +465,24 @@ class Session:
             self.check_stands(call.transaction)
         if self.server.files.files[call.statement.name].writes:
             self.check_options()
-        answer = self.database.run(call)
+        undone = self.fault is not None and self.fault.when == "undone"
+        answer = self.database.run_undone(call) if undone else self.database.run(call)
         counted = not (self.options["NOCOUNT"] or "SET NOCOUNT ON" in call.text)
         columns = ((ITEM_COLUMN,) if call.many else ()) + call.statement.columns
         tokens = [wire.done(done, wire.MORE | wire.COUNT, command, count)
                   for command, count in answer.changed if counted]
         if answer.rows or call.many or not call.statement.silent:
             # Where nothing orders the rows, they come in the order that a client is least likely to count on.
-            rows = answer.rows if call.statement.ordered else answer.rows[::-1]
+            answered = answer.rows if call.statement.ordered else answer.rows[::-1]
+            rows = [[item, *values] if call.many else values for item, values in answered]
+            if self.fault is not None:
+                columns, rows = misbehave.distort(self.fault, columns, rows)
             tokens.append(wire.colmetadata(columns))
-            tokens += [self.row(call, columns, [item, *values] if call.many else values) for item, values in rows]
+            tokens += [self.row(call, columns, values) for values in rows]
             tokens.append(wire.done(done, wire.MORE | (wire.COUNT if counted else 0), wire.SELECT, len(rows)))
+        if undone:
+            assert self.fault is not None
+            raise self.fault.error(tokens[:-1])
         return tokens
 
     def row(self, call: Call, columns: tuple[Column, ...], values: list[Value]) -> bytes:

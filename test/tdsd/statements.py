@@ -200,6 +200,22 @@ class Database:
         except sqlite3.Error as error:
             raise translate(error, call.table) from error
 
+    def run_undone(self, call: Call) -> Answer:
+        """Runs it and takes it back, and it alone."""
+        own = not self.in_transaction
+        self.in_transaction = True
+        try:
+            if not self.db.in_transaction:
+                self._patiently(lambda: self.db.execute("BEGIN IMMEDIATE"))
+            self.db.execute("SAVEPOINT undone")
+            answer = self.run(call)
+            self.db.execute("ROLLBACK TO undone")
+            self.db.execute("RELEASE undone")
+        finally:
+            if own:
+                self.rollback()
+        return answer
+
     def run_other(self, sql: str, values: dict[str, Value]) -> list[list[Value]]:
         """A statement of some other program, on any table; its rows as text."""
         def once() -> list[list[Value]]:

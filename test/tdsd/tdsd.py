@@ -3,10 +3,11 @@
 SQLite by the file of the same name, and refuses whatever else it is sent. It proves nothing about T-SQL.
 
     tdsd.py --db FILE [--port N] [--user NAME] [--password TEXT] [--database NAME] [--encrypt off|on|required]
-            [--cert FILE --key FILE] [--sql DIR] [--contract FILE] [--log FILE] [--ipv6] [--callers]
+            [--cert FILE --key FILE] [--sql DIR] [--contract FILE] [--log FILE] [--control SOCKET]
+            [--databases] [--callers] [--ipv6]
 
 It listens on 127.0.0.1 alone, says `tdsd: listening on 127.0.0.1:PORT` when it does, and ends on SIGTERM. With --ipv6
-it is ::1 instead."""
+it is ::1 instead. What --control is for stands in faults.py."""
 from __future__ import annotations
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Optional, TextIO
 sys.dont_write_bytecode = True      # nothing is left in the source tree
 
 import contract     # noqa: E402
+from faults import Faults   # noqa: E402
 from login import OFFERS, Policy, tls_context   # noqa: E402
 from script import Scripts      # noqa: E402
 from session import Server, Session     # noqa: E402
@@ -111,6 +113,7 @@ def arguments(argv: Optional[list[str]]) -> argparse.Namespace:
     parser.add_argument("--user", default="renderq")
     parser.add_argument("--password", default="renderq")
     parser.add_argument("--database", default="renderq", help="the one database there is")
+    parser.add_argument("--databases", action="store_true", help="... besides one of every other name, beside its file")
     parser.add_argument("--encrypt", choices=OFFERS, default="off")
     parser.add_argument("--cert", type=Path, help="PEM; made by openssl where it is missing")
     parser.add_argument("--key", type=Path)
@@ -119,15 +122,19 @@ def arguments(argv: Optional[list[str]]) -> argparse.Namespace:
     parser.add_argument("--log", type=Path, help="a line for each event")
     parser.add_argument("--callers", action="store_true",
                         help="take a text without our first line for SQL of the program that uses the library, and run it")
+    parser.add_argument("--control", type=Path, help="a Unix socket to ask for faults on: see faults.py")
     return parser.parse_args(argv)
 
 
 def make_listener(options: argparse.Namespace) -> Listener:
     statements = contract.read(options.contract.read_text() if options.contract else contract.ask_the_library(ROOT))
     tls = tls_context(options.cert, options.key) if options.encrypt != "off" else None
-    policy = Policy(options.user, options.password, options.database, options.encrypt, tls)
+    policy = Policy(options.user, options.password, options.database, options.encrypt, tls, options.databases)
+    faults = Faults()
+    if options.control:
+        faults.listen(options.control)
     server = Server(options.db, policy, statements, Scripts(options.sql / "sqlserver"),
-                    Files(options.sql / "sqlite", statements), Log(options.log),
+                    Files(options.sql / "sqlite", statements), Log(options.log), faults,
                     options.callers)
     return Listener(server, options.port, options.ipv6)
 
@@ -145,6 +152,7 @@ def main(argv: Optional[list[str]] = None) -> int:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         listener.leave()
+        listener.server.faults.close()
     return 0
 
 

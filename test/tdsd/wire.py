@@ -34,6 +34,7 @@ class SqlError(Exception):
     def __init__(self, number: int, text: str, severity: int = 16, state: int = 1) -> None:
         super().__init__(text)
         self.number, self.severity, self.state = number, severity, state
+        self.rows: list[bytes] = []             # tokens that had been sent when it came
 
     def token(self) -> bytes:
         return error(self.number, self.severity, str(self), self.state)
