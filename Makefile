@@ -28,7 +28,7 @@ CMOCKA_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 # FreeTDS has no pkg-config file.
 ENGINE_LIBS := $(SQLITE_LIBS) -lct -lpthread
 
-SQL_OBJECTS := $(BUILD)/lib/sql_sqlite.o $(BUILD)/lib/sql_sqlserver.o
+SQL_OBJECTS := $(patsubst %,$(BUILD)/lib/sql_%.o,sqlite sqlserver babelfish)
 LIB_OBJECTS := $(patsubst lib/%.c,$(BUILD)/lib/%.o,$(sort $(wildcard lib/*.c))) $(SQL_OBJECTS)
 STATIC := $(BUILD)/librenderq.a
 SHARED := $(BUILD)/librenderq.so.$(VERSION)
@@ -46,6 +46,7 @@ help:
 	@echo "race-relay              2,000 messages in transactions, consumers killed and paused, every effect once"
 	@echo "bench                   figures beside a bare sqlite3 loop; minutes. BENCH_FLAGS=--quick"
 	@echo "check-tsql              the T-SQL parsed and checked; needs .NET"
+	@echo "check-server            the library against the server of RENDERQ_TEST_URL"
 	@echo "lint format             static analysis; the code's layout"
 	@echo "install uninstall dist  PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR=$(DESTDIR)"
 	@echo "clean"
@@ -58,6 +59,7 @@ $(BUILD)/lib/%.o: lib/%.c Makefile
 
 $(BUILD)/lib/sql_sqlite.c: $(sort $(wildcard sql/sqlite/*.sql))
 $(BUILD)/lib/sql_sqlserver.c: $(sort $(wildcard sql/sqlserver/*.sql))
+$(BUILD)/lib/sql_babelfish.c: $(sort $(wildcard sql/babelfish/*.sql))
 $(BUILD)/lib/sql_%.c: lib/embed.awk
 	@mkdir -p $(@D)
 	awk -v table=rq_sql_$* -f lib/embed.awk $(filter %.sql,$^) > $@.tmp && mv $@.tmp $@
@@ -179,6 +181,13 @@ check-asan:
 check-valgrind: all tests
 	BUILD=$(BUILD) WRAP="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect" \
 	    test/run.sh
+
+# ---- a server of yours ----
+# RENDERQ_TEST_URL=sqlserver://USER:PASSWORD@HOST:PORT/DATABASE make check-server; test/check-server.sh says what it drops.
+
+.PHONY: check-server
+check-server: tests
+	BUILD=$(BUILD) test/check-server.sh
 
 # ---- the race ----
 # Workers that are killed and paused at random, and the proof that nothing was lost; test/race/race.c. `make check` runs

@@ -110,7 +110,7 @@ typedef struct rq_sql {
     const char *text;
 } rq_sql;
 
-extern const rq_sql rq_sql_sqlite[], rq_sql_sqlserver[];    /* each ends with a NULL name */
+extern const rq_sql rq_sql_sqlite[], rq_sql_sqlserver[], rq_sql_babelfish[];     /* each ends with a NULL name */
 
 /* NULL when there is no such file. */
 const char *rq_sql_find(const rq_sql *files, const char *name);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
+
 /* ---- options ---- */
 
 typedef struct number_option {
@@ -130,12 +132,14 @@ static renderq_status ss_run(rq_conn *base, const rq_queue *queue, rq_statement_
     ss_param params[RQ_PARAMS_MAX + 1];
     size_t n_params = many ? 1 : statement->n_params;
     char *room = NULL;
+    if (conn->babelfish && rq_ss_babelfish_name(conn, queue) != RENDERQ_OK)
+        return RENDERQ_INVALID;
     const char *sql = rq_ss_sql(conn, queue, id, many);
     if (!sql)
         return no_memory(conn);
     bool fits = true;
-    if (!(many ? rq_ss_items(statement, values, n, params, &room, &fits)
-               : rq_ss_params(statement, values, params, &room)))
+    if (!(many ? rq_ss_items(statement, values, n, conn->babelfish, params, &room, &fits)
+               : rq_ss_params(statement, values, conn->babelfish, params, &room)))
         return fits ? no_memory(conn)
                     : rq_error_set(base->session->error, RENDERQ_INVALID, 0,
                                    "%zu items are too large for one request: send fewer", n);
@@ -146,8 +150,11 @@ static renderq_status ss_run(rq_conn *base, const rq_queue *queue, rq_statement_
     CS_BIGINT transaction = conn->transaction;
     if (base->guarded)
         params[n_params++] = (ss_param){ .type = CS_BIGINT_TYPE, .bytes = &transaction };
+    int64_t asked_ms = rq_clock_ms();
     renderq_status status = rq_ss_request(conn, sql, params, n_params, &rows, doing);
     free(room);
+    if (status == RENDERQ_FAILED && rq_ss_babelfish_unclear(conn))
+        status = rq_ss_babelfish_reason(conn, queue, asked_ms, doing);
     return status;
 }
 
@@ -261,7 +268,10 @@ static renderq_status run_script(rq_conn *base, const char *script, const char *
 
 static renderq_status ss_create(rq_conn *base, const rq_queue *queue)
 {
-    char *script = rq_ss_script(rq_sql_find(rq_sql_sqlserver, "schema"), queue);
+    const ss_conn *conn = (ss_conn *)base;
+    if (conn->babelfish && rq_ss_babelfish_name(conn, queue) != RENDERQ_OK)
+        return RENDERQ_INVALID;
+    char *script = rq_ss_script(rq_ss_find("schema", conn->babelfish), queue);
     renderq_status status = script ? run_script(base, script, "making the queue") : no_memory((ss_conn *)base);
     free(script);
     return status;

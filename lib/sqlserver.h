@@ -110,6 +110,9 @@ renderq_status rq_ss_error(ss_conn *conn, const char *doing);
 const char *rq_ss_sql(ss_conn *conn, const rq_queue *queue, rq_statement_id id, bool many);
 void rq_ss_forget(ss_conn *conn);
 
+/* The file of that name: sql/babelfish has only those that differ there. NULL: there is none. */
+const char *rq_ss_find(const char *name, bool babelfish);
+
 /* The expression for the number that tells a transaction from others. */
 const char *rq_ss_transaction_number(const ss_conn *conn);
 
@@ -120,13 +123,26 @@ void rq_ss_guard(const ss_conn *conn, const char *transaction, char *out, size_t
 /* A script's text for a queue, to be freed; NULL: out of memory. */
 char *rq_ss_script(const char *sql, const rq_queue *queue);
 
-/* The values of one item as parameters; *room is what their bytes lie in, to be freed. False: out of memory. */
-bool rq_ss_params(const rq_statement *statement, const rq_value *values, ss_param *params, char **room);
+/* The values of one item as parameters; *room is what their bytes lie in, to be freed. False: out of memory.
+ * `utf8`: texts go so, as Babelfish's prologue wants them; else as UTF-16LE. */
+bool rq_ss_params(const rq_statement *statement, const rq_value *values, bool utf8, ss_param *params, char **room);
 
-/* The values of many items as one parameter: a JSON array, as UTF-16LE. False: out of memory, or longer than
+/* The values of many items as one parameter: a JSON array, as a text. False: out of memory, or longer than
  * nvarchar(max) holds; then *fits is false too. */
-bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n, ss_param *param, char **room,
-                 bool *fits);
+bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n, bool utf8, ss_param *param,
+                 char **room, bool *fits);
+
+/* ---- sqlserver_babelfish.c ---- */
+
+/* INVALID for a name that Babelfish cannot read. */
+renderq_status rq_ss_babelfish_name(const ss_conn *conn, const rq_queue *queue);
+
+/* The request that has just failed did so with the number that Babelfish has for much. */
+bool rq_ss_babelfish_unclear(const ss_conn *conn);
+
+/* What such a failure comes to: the status and text that the server's own number would have given. The request was
+ * begun at asked_ms. */
+renderq_status rq_ss_babelfish_reason(ss_conn *conn, const rq_queue *queue, int64_t asked_ms, const char *doing);
 
 /* ---- freetds_conf.c ---- */
 

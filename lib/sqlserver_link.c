@@ -617,12 +617,14 @@ static renderq_status exchange(ss_conn *conn, const char *sql, const ss_param *p
 static void end_transaction(ss_conn *conn)
 {
     rq_error *error = conn->base.session->error, before = *error;
+    const ss_fault fault = conn->fault;
     reader none = { .conn = conn };
     rq_ss_begin(conn);
     conn->tidying = true;
     if (exchange(conn, rq_ss_rollback, NULL, 0, &none, "rollback") != RENDERQ_OK)
         conn->broken = true;
     conn->tidying = false;
+    conn->fault = fault;
     *error = before;
 }
 

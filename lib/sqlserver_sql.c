@@ -1,7 +1,9 @@
 /* sqlserver_sql.c: the texts that are sent to SQL Server, and how values travel. No connection here.
  *
  * Values never enter the text. CT-Library has no nvarchar parameter, so Unicode goes as UTF-16LE in varbinary(max), and
- * the parameters are named @P1, @P2, ...; a prologue turns them into the variables that the file's DECLARE shows. */
+ * the parameters are named @P1, @P2, ...; a prologue turns them into the variables that the file's DECLARE shows.
+ *
+ * Babelfish casts no varbinary to nvarchar. It has PostgreSQL's convert_from() instead, which reads UTF-8. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,13 +137,15 @@ static void type_name(const rq_param *param, char *out, size_t size)
         snprintf(out, size, "%s", names[param->type]);
 }
 
-static void add_prologue(text *t, const rq_param *params, size_t n)
+static void add_prologue(text *t, const rq_param *params, size_t n, bool babelfish)
 {
     for (size_t i = 0; i < n; i++) {
-        char type[32], line[160];
+        char type[32], line[200];
+        bool utf8 = babelfish && params[i].type == RQ_TEXT;
         type_name(&params[i], type, sizeof type);
-        snprintf(line, sizeof line, "%s@%s %s = CAST(@P%zu AS %s)", i == 0 ? "DECLARE " : ", ", params[i].name, type,
-                 i + 1, type);
+        snprintf(line, sizeof line, utf8 ? "%s@%s %s = CAST(convert_from(CAST(@P%zu AS bytea), 'UTF8') AS %s)"
+                                         : "%s@%s %s = CAST(@P%zu AS %s)",
+                 i == 0 ? "DECLARE " : ", ", params[i].name, type, i + 1, type);
         add(t, line);
     }
     if (n > 0)
@@ -173,6 +177,12 @@ static void add_guard(text *t, const ss_conn *conn, size_t n_params)
 
 static const rq_param items_param[] = { { "items", RQ_TEXT, 0 } };
 
+const char *rq_ss_find(const char *name, bool babelfish)
+{
+    const char *sql = babelfish ? rq_sql_find(rq_sql_babelfish, name) : NULL;
+    return sql ? sql : rq_sql_find(rq_sql_sqlserver, name);
+}
+
 static char *make_sql(const ss_conn *conn, const rq_queue *queue, rq_statement_id id, bool many)
 {
     text t = { .bytes = NULL };
@@ -180,7 +190,7 @@ static char *make_sql(const ss_conn *conn, const rq_queue *queue, rq_statement_i
     size_t n_params = many ? 1 : statement->n_params;
     char name[64];
     snprintf(name, sizeof name, "%s%s", statement->name, many ? "_many" : "");
-    const char *sql = rq_sql_find(rq_sql_sqlserver, name);
+    const char *sql = rq_ss_find(name, conn->babelfish);
     if (!sql)
         return NULL;
     add(&t, "-- renderq: ");
@@ -190,7 +200,7 @@ static char *make_sql(const ss_conn *conn, const rq_queue *queue, rq_statement_i
         add(&t, "SET TEXTSIZE 2147483647;\n");
     if (conn->base.guarded)
         add_guard(&t, conn, n_params);
-    add_prologue(&t, many ? items_param : statement->params, n_params);
+    add_prologue(&t, many ? items_param : statement->params, n_params, conn->babelfish);
     add_for_queue(&t, sql, &queue->name);
     return finish(&t);
 }
@@ -242,7 +252,7 @@ static size_t room_of(rq_type type, const rq_value *value)
 }
 
 /* Puts the value behind the others, at *end, which stays aligned for the next number. */
-static void set_param(ss_param *param, rq_type type, const rq_value *value, char **end)
+static void set_param(ss_param *param, rq_type type, const rq_value *value, bool utf8, char **end)
 {
     static const CS_INT types[] = {
         [RQ_TEXT] = CS_IMAGE_TYPE, [RQ_GUID] = CS_LONGCHAR_TYPE, [RQ_INT] = CS_INT_TYPE, [RQ_BIGINT] = CS_BIGINT_TYPE,
@@ -253,7 +263,10 @@ static void set_param(ss_param *param, rq_type type, const rq_value *value, char
         return;
     char *start = *end;
     size_t used = sizeof(CS_BIGINT);
-    if (type == RQ_TEXT) {
+    if (type == RQ_TEXT && utf8) {
+        memcpy(start, value->bytes, used = value->len);
+        param->len = (CS_INT)used;
+    } else if (type == RQ_TEXT) {
         used = rq_utf16le(value->bytes, value->len, (unsigned char *)start);
         param->len = (CS_INT)used;
     } else if (type == RQ_GUID) {
@@ -276,7 +289,7 @@ static void set_param(ss_param *param, rq_type type, const rq_value *value, char
     *end = start + (used + sizeof(CS_BIGINT) - 1) / sizeof(CS_BIGINT) * sizeof(CS_BIGINT);
 }
 
-bool rq_ss_params(const rq_statement *statement, const rq_value *values, ss_param *params, char **room)
+bool rq_ss_params(const rq_statement *statement, const rq_value *values, bool utf8, ss_param *params, char **room)
 {
     size_t size = sizeof(CS_BIGINT);
     for (size_t i = 0; i < statement->n_params; i++)
@@ -286,7 +299,7 @@ bool rq_ss_params(const rq_statement *statement, const rq_value *values, ss_para
         return false;
     char *end = *room;
     for (size_t i = 0; i < statement->n_params; i++)
-        set_param(&params[i], statement->params[i].type, &values[i], &end);
+        set_param(&params[i], statement->params[i].type, &values[i], utf8, &end);
     return true;
 }
 
@@ -348,8 +361,8 @@ static char *make_items(const rq_statement *statement, const rq_value *values, s
     return finish(&t);
 }
 
-bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n, ss_param *param, char **room,
-                 bool *fits)
+bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n, bool utf8, ss_param *param,
+                 char **room, bool *fits)
 {
     char *json = make_items(statement, values, n);
     rq_value value = rq_text(json);
@@ -357,7 +370,7 @@ bool rq_ss_items(const rq_statement *statement, const rq_value *values, size_t n
     *room = json && *fits ? malloc(room_of(RQ_TEXT, &value) + sizeof(CS_BIGINT)) : NULL;
     char *end = *room;
     if (*room)
-        set_param(param, RQ_TEXT, &value, &end);
+        set_param(param, RQ_TEXT, &value, utf8, &end);
     free(json);
     return *room != NULL;
 }

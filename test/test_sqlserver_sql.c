@@ -13,6 +13,7 @@ static ss_conn conn;
 static int forget(void **state)
 {
     (void)state;
+    conn.babelfish = false;
     rq_ss_forget(&conn);
     assert_null(conn.texts);
     assert_int_equal(conn.n_texts, 0);
@@ -66,14 +67,22 @@ static void prologue_of(const rq_statement *statement, char *out, size_t size)
         add(out, size, statement->params[i].name);
         add(out, size, " ");
         add_type(out, size, &statement->params[i]);
-        add(out, size, " = CAST(@P");
+        bool utf8 = conn.babelfish && statement->params[i].type == RQ_TEXT;
+        add(out, size, utf8 ? " = CAST(convert_from(CAST(@P" : " = CAST(@P");
         add(out, size, number);
-        add(out, size, " AS ");
+        add(out, size, utf8 ? " AS bytea), 'UTF8') AS " : " AS ");
         add_type(out, size, &statement->params[i]);
         add(out, size, ")");
     }
     if (statement->n_params)
         add(out, size, ";\n");
+}
+
+/* The file that is meant for the server: on Babelfish its own where there is one. */
+static const char *file_of(const char *name)
+{
+    const char *own = conn.babelfish ? rq_sql_find(rq_sql_babelfish, name) : NULL;
+    return own ? own : rq_sql_find(rq_sql_sqlserver, name);
 }
 
 /* "-- renderq: NAME", the prologue, the file: nothing else. */
@@ -82,11 +91,14 @@ static void expect_text_of(const rq_queue *queue, rq_statement_id id, bool many)
     char name[64], head[2000] = "-- renderq: ", prologue[1500];
     const rq_statement *statement = &rq_statements[id];
     snprintf(name, sizeof name, "%s%s", statement->name, many ? "_many" : "");
-    const char *file = rq_sql_find(rq_sql_sqlserver, name), *sql = rq_ss_sql(&conn, queue, id, many);
+    const char *file = file_of(name), *sql = rq_ss_sql(&conn, queue, id, many);
     prologue_of(statement, prologue, sizeof prologue);
     add(head, sizeof head, name);
     add(head, sizeof head, "\n");
-    add(head, sizeof head, many ? "DECLARE @items nvarchar(max) = CAST(@P1 AS nvarchar(max));\n" : prologue);
+    static const char items[] = "DECLARE @items nvarchar(max) = CAST(@P1 AS nvarchar(max));\n";
+    static const char utf8_items[] =
+        "DECLARE @items nvarchar(max) = CAST(convert_from(CAST(@P1 AS bytea), 'UTF8') AS nvarchar(max));\n";
+    add(head, sizeof head, !many ? prologue : conn.babelfish ? utf8_items : items);
     assert_non_null(file);
     assert_non_null(sql);
     assert_memory_equal(sql, head, strlen(head));
@@ -95,7 +107,7 @@ static void expect_text_of(const rq_queue *queue, rq_statement_id id, bool many)
 
 static void every_statement_has_its_prologue(void **state)
 {
-    (void)state;
+    conn.babelfish = *state != NULL;
     rq_queue queue = queue_of("dbo.VideoRenderJobs");       /* the name that the files have */
     for (int id = 0; id < RQ_STATEMENTS; id++) {
         expect_text_of(&queue, (rq_statement_id)id, false);
@@ -116,10 +128,66 @@ static void a_prologue_to_the_letter(void **state)
     assert_memory_equal(rq_ss_sql(&conn, &queue, RQ_CLAIM, false), claim, sizeof claim - 1);
 }
 
+/* What Babelfish has a file of its own for is taken from there, everything else from SQL Server's. */
+static void babelfish_has_its_own_files(void **state)
+{
+    (void)state;
+    size_t own = 0;
+    for (const rq_sql *file = rq_sql_sqlserver; file->name; file++) {
+        const char *there = rq_sql_find(rq_sql_babelfish, file->name);
+        assert_ptr_equal(rq_ss_find(file->name, false), file->text);
+        assert_ptr_equal(rq_ss_find(file->name, true), there ? there : file->text);
+        if (there)
+            assert_string_not_equal(there, file->text);
+        own += there != NULL;
+    }
+    assert_non_null(rq_sql_find(rq_sql_babelfish, "claim"));
+    assert_non_null(rq_sql_find(rq_sql_babelfish, "schema"));
+    assert_null(rq_sql_find(rq_sql_babelfish, "complete"));
+    assert_null(rq_ss_find("missing", false));
+    assert_null(rq_ss_find("nothing", true));
+    for (const rq_sql *file = rq_sql_babelfish; file->name; file++)
+        own -= strcmp(file->name, "missing") != 0;
+    assert_int_equal(own, 0);                       /* and no other */
+}
+
+static void babelfish_prologues_to_the_letter(void **state)
+{
+    (void)state;
+    static const char claim[] =
+        "-- renderq: claim\n"
+        "DECLARE @worker nvarchar(129) = CAST(convert_from(CAST(@P1 AS bytea), 'UTF8') AS nvarchar(129)), "
+        "@token uniqueidentifier = CAST(@P2 AS uniqueidentifier), @lease_s int = CAST(@P3 AS int), "
+        "@unstarted bit = CAST(@P4 AS bit), @batch int = CAST(@P5 AS int);\n";
+    rq_queue queue = queue_of("jobs");
+    conn.babelfish = true;
+    const char *sql = rq_ss_sql(&conn, &queue, RQ_CLAIM, false);
+    assert_memory_equal(sql, claim, sizeof claim - 1);
+    assert_null(strstr(sql, "VideoRenderJobs"));
+    assert_non_null(strstr(sql, "FROM [jobs]"));
+}
+
+static void names_that_babelfish_cannot_read(void **state)
+{
+    (void)state;
+    static const char *const bad[] = { "[a]]b]", "[x]]].b", "x.[]]]" };
+    rq_error error;
+    const rq_session session = { .error = &error };
+    conn.base.session = &session;
+    for (size_t i = 0; i < count_of(bad); i++) {
+        rq_queue queue = queue_of(bad[i]);
+        assert_int_equal(rq_ss_babelfish_name(&conn, &queue), RENDERQ_INVALID);
+        assert_non_null(strstr(error.text, bad[i]));
+    }
+    rq_queue good = queue_of("[o'neil [x\"].[" UMLAUT EMOJI "]");
+    assert_int_equal(rq_ss_babelfish_name(&conn, &good), RENDERQ_OK);
+    conn.base.session = NULL;
+}
+
 /* A text made of nothing but the files' own characters: no parameter mark, and none that another code page lacks. */
 static void texts_are_ascii_without_question_marks(void **state)
 {
-    (void)state;
+    conn.babelfish = *state != NULL;
     rq_queue queue = queue_of("jobs");
     for (int id = 0; id < RQ_STATEMENTS; id++)
         for (int many = 0; many <= (int)rq_statements[id].many; many++)
@@ -229,7 +297,7 @@ static void long_names_are_cut_to_make_room(void **state)
 static void params_of(rq_statement_id id, const rq_value *values, ss_param *params, char **room)
 {
     memset(params, 0x5A, RQ_PARAMS_MAX * sizeof *params);
-    assert_true(rq_ss_params(&rq_statements[id], values, params, room));
+    assert_true(rq_ss_params(&rq_statements[id], values, conn.babelfish, params, room));
 }
 
 static void expect_bytes(const ss_param *param, const void *bytes, size_t len)
@@ -277,6 +345,31 @@ static void the_bytes_of_values(void **state)
     assert_non_null(params[7].bytes);
     memcpy(&large, params[7].bytes, sizeof large);
     assert_true(large == INT64_MIN);
+    free(room);
+}
+
+/* Babelfish's prologue reads UTF-8: the very bytes, of every kind. */
+static void the_bytes_of_texts_for_babelfish(void **state)
+{
+    (void)state;
+    ss_param params[RQ_PARAMS_MAX];
+    char *room, odd[] = "'';--\n\\\"\x01\x7f?@P1[]" UMLAUT EMOJI "\xF4\x8F\xBF\xBF";
+    char long_text[3001];
+    memset(long_text, 'x', sizeof long_text);
+    rq_value values[8] = { { .present = false }, rq_text(odd), rq_text(""), rq_text(NULL),
+                           rq_bytes(long_text, sizeof long_text), rq_number(7), { .present = false }, rq_number(-8) };
+    conn.babelfish = true;
+    params_of(RQ_ENQUEUE, values, params, &room);
+    for (size_t i = 1; i <= 4; i++)
+        assert_int_equal(params[i].type, CS_IMAGE_TYPE);
+    expect_bytes(&params[1], odd, strlen(odd));
+    expect_bytes(&params[2], "", 0);                        /* empty is not NULL */
+    assert_null(params[3].bytes);
+    expect_bytes(&params[4], long_text, sizeof long_text);
+    CS_INT number;
+    memcpy(&number, params[5].bytes, sizeof number);
+    assert_int_equal(number, 7);
+    assert_int_equal((uintptr_t)params[7].bytes % sizeof(CS_BIGINT), 0);
     free(room);
 }
 
@@ -335,8 +428,10 @@ static void expect_items(rq_statement_id id, const rq_value *values, size_t n, c
     bool fits = false;
     unsigned char *wanted = malloc(2 * strlen(json) + 1);
     assert_non_null(wanted);
-    size_t len = rq_utf16le(json, strlen(json), wanted);
-    assert_true(rq_ss_items(&rq_statements[id], values, n, &param, &room, &fits));
+    size_t len = conn.babelfish ? strlen(json) : rq_utf16le(json, strlen(json), wanted);
+    if (conn.babelfish)
+        memcpy(wanted, json, len);
+    assert_true(rq_ss_items(&rq_statements[id], values, n, conn.babelfish, &param, &room, &fits));
     assert_int_equal(param.type, CS_IMAGE_TYPE);
     if (param.len != (CS_INT)len || memcmp(param.bytes, wanted, len) != 0)
         for (CS_INT i = 0; i < param.len; i += 2)
@@ -366,7 +461,7 @@ static void items_are_json(void **state)
 
 static void items_of_every_type(void **state)
 {
-    (void)state;
+    conn.babelfish = *state != NULL;
     rq_guid id;
     assert_true(rq_guid_parse(ID, &id));
     rq_value values[] = {
@@ -396,7 +491,7 @@ static void items_are_sent_as_one_text(void **state)
     ss_param param;
     char *room;
     bool fits = false;
-    assert_true(rq_ss_items(&rq_statements[RQ_STARTED], values, 1000, &param, &room, &fits));
+    assert_true(rq_ss_items(&rq_statements[RQ_STARTED], values, 1000, false, &param, &room, &fits));
     assert_int_equal(param.type, CS_IMAGE_TYPE);
     static const unsigned char start[] = { '[', 0, '{', 0, '"', 0, 'i', 0, '"', 0, ':', 0, '0', 0, ',', 0 };
     assert_memory_equal(param.bytes, start, sizeof start);
@@ -468,15 +563,14 @@ static void a_script_is_split_at_go(void **state)
 /* sqlcmd takes `go`, ` GO` and `GO 5` for the end of a batch too; we do not, so the scripts have none of these. */
 static void no_other_line_ends_a_batch_for_sqlcmd(void **state)
 {
-    (void)state;
     size_t ends = 0;
-    for (const rq_sql *file = rq_sql_sqlserver; file->name; file++)
+    for (const rq_sql *file = *state ? rq_sql_babelfish : rq_sql_sqlserver; file->name; file++)
         for (const char *line = file->text; line && *line; line = strchr(line, '\n'), line += line != NULL) {
             const char *word = line + strspn(line, " \t");
             if (strncasecmp(word, "GO", 2) != 0 || !strchr(" \t\r\n;0123456789", word[2]))
                 continue;
             if (strncmp(line, "GO\n", 3) != 0)
-                print_error("sql/sqlserver/%s.sql: %.20s\n", file->name, line);
+                print_error("%s.sql: %.20s\n", file->name, line);
             assert_memory_equal(line, "GO\n", 3);
             ends++;
         }
@@ -497,6 +591,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(every_statement_has_its_prologue, forget),
+        cmocka_unit_test_prestate_setup_teardown(every_statement_has_its_prologue, NULL, forget, &conn),
+        cmocka_unit_test_prestate_setup_teardown(texts_are_ascii_without_question_marks, NULL, forget, &conn),
+        cmocka_unit_test(babelfish_has_its_own_files),
+        cmocka_unit_test_teardown(babelfish_prologues_to_the_letter, forget),
+        cmocka_unit_test(names_that_babelfish_cannot_read),
         cmocka_unit_test_teardown(a_prologue_to_the_letter, forget),
         cmocka_unit_test_teardown(texts_are_ascii_without_question_marks, forget),
         cmocka_unit_test_teardown(a_text_is_made_once, forget),
@@ -504,14 +603,17 @@ int main(void)
         cmocka_unit_test(names_are_quoted),
         cmocka_unit_test(long_names_are_cut_to_make_room),
         cmocka_unit_test(the_bytes_of_values),
+        cmocka_unit_test_teardown(the_bytes_of_texts_for_babelfish, forget),
         cmocka_unit_test(bits_and_nulls),
         cmocka_unit_test(a_statement_without_parameters),
         cmocka_unit_test(texts_of_every_length),
         cmocka_unit_test(items_are_json),
         cmocka_unit_test(items_of_every_type),
+        cmocka_unit_test_prestate_setup_teardown(items_of_every_type, NULL, forget, &conn),
         cmocka_unit_test(items_are_sent_as_one_text),
         cmocka_unit_test(a_script_is_split_at_go),
         cmocka_unit_test(no_other_line_ends_a_batch_for_sqlcmd),
+        cmocka_unit_test_prestate(no_other_line_ends_a_batch_for_sqlcmd, &conn),
         cmocka_unit_test(a_script_ends_where_it_fails),
     };
     return cmocka_run_group_tests_name("sqlserver_sql", tests, NULL, NULL);

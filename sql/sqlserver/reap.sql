@@ -13,7 +13,7 @@ DECLARE @room int = (SELECT CASE WHEN max_length = -1 THEN 2147483647
                        FROM sys.columns
                       WHERE object_id = OBJECT_ID(N'[dbo].[VideoRenderJobs]') AND name = N'LastErrorMessage');
 DECLARE @outer int = @@TRANCOUNT, @got int = 0,
-        @lock nvarchar(255) = N'renderq ' + CAST(OBJECT_ID(N'[dbo].[VideoRenderJobs]') AS nvarchar(12));
+        @lock nvarchar(255) = N'renderq ' + COALESCE(CAST(OBJECT_ID(N'[dbo].[VideoRenderJobs]') AS nvarchar(12)), N'');
 DECLARE @done TABLE (JobId uniqueidentifier NOT NULL, Status varchar(20) NOT NULL);
 
 IF @outer = 0

@@ -119,6 +119,7 @@ static void *interrupt_later(void *arg)
 static void an_interrupt_ends_the_wait_for_a_lock(void **state)
 {
     suite *s = *state;
+    suite_needs(s, ENGINE_STOPS);
     renderq_job *job = put_and_take(s, "intro");
     interrupter i = { .h = s->h, .after_ms = 150 };         /* the call has begun by then */
     pthread_t thread;

@@ -19,6 +19,13 @@ typedef struct cell {
 /* A connection of the other program, on one queue's table. Each engine has its own kind. */
 typedef struct engine engine;
 
+/* What a test may need that not every engine can do. */
+typedef enum engine_ability {
+    ENGINE_SORTS_IDS,           /* as SQL Server does; jobs of one instant are claimed in the order of their ids */
+    ENGINE_STOPS,               /* a request that waits for a lock, when it is interrupted or its time is up */
+    ENGINE_BRACKETS             /* ] in a table's name */
+} engine_ability;
+
 /* A failing statement fails the test, unless it says otherwise. */
 typedef struct engine_ops {
     const char *scheme;
@@ -26,6 +33,9 @@ typedef struct engine_ops {
 
     engine *(*open)(const rq_url *url, const char *table);
     void (*close)(engine *e);
+
+    /* NULL: it can do that; else why not, in a sentence for whoever reads that a test was skipped. */
+    const char *(*unable)(engine *e, engine_ability ability);
 
     /* -- what the C# programs beside ours say (Dapper); true: a row was there and changed -- */
 
@@ -47,7 +57,7 @@ typedef struct engine_ops {
     /* False: the table refuses the value. */
     bool (*write)(engine *e, const renderq_id *id, const char *column, const cell *value);
     void (*write_all)(engine *e, const char *column, int64_t number);
-    /* At most max ids, in the order of JobId; how many. */
+    /* At most max ids, in the order of JobId (as SQL Server sorts them); how many. */
     size_t (*ids)(engine *e, renderq_id *out, size_t max);
     int64_t (*now_ms)(engine *e);
     void (*clear)(engine *e);                       /* deletes every row */
@@ -63,7 +73,7 @@ typedef struct engine_ops {
     void (*unlock)(engine *e);
 } engine_ops;
 
-extern const engine_ops engine_sqlite;
+extern const engine_ops engine_sqlite, engine_sqlserver;
 engine_ops engine_tdsd(void);
 
 #endif

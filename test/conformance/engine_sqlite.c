@@ -94,6 +94,13 @@ static void sqlite_close(engine *e)
     free(e);
 }
 
+static const char *sqlite_unable(engine *e, engine_ability ability)
+{
+    (void)e;
+    (void)ability;
+    return NULL;
+}
+
 /* ---- the other program ---- */
 
 static void sqlite_enqueue(engine *e, const char *composition_id, const char *payload, int priority,
@@ -286,6 +293,7 @@ const engine_ops engine_sqlite = {
     .impatient = "busy_timeout_ms=30",
     .open = sqlite_open,
     .close = sqlite_close,
+    .unable = sqlite_unable,
     .enqueue = sqlite_enqueue,
     .claim = sqlite_claim,
     .complete = sqlite_complete,

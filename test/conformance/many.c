@@ -78,6 +78,7 @@ static void first_in_first_out_within_an_instant(void **state)
     enum { N = 60 };
     renderq_new_job jobs[N];
     renderq_enqueued each[N];
+    suite_needs(s, ENGINE_SORTS_IDS);
     fill(jobs, N);
     fill_each(each, N);
     expect_ok(s->h, renderq_enqueue_many(s->h, jobs, N, each));

@@ -42,7 +42,7 @@ static const engine_ops *find_engine(const char *scheme)
 {
     static engine_ops tdsd;
     tdsd = engine_tdsd();
-    const engine_ops *const engines[] = { &engine_sqlite, &tdsd };
+    const engine_ops *const engines[] = { &engine_sqlite, getenv("RENDERQ_TDSD_FILE") ? &tdsd : &engine_sqlserver };
     for (size_t i = 0; i < count_of(engines); i++)
         if (strcmp(engines[i]->scheme, scheme) == 0)
             return engines[i];
@@ -69,6 +69,7 @@ int suite_begin_bare(void **state)
     s->native = native_for(url.scheme);
     s->e = s->ops->open(&url, s->queue);
     rq_url_free(&url);
+    s->ops->drop(s->e);                     /* an earlier run, ended halfway, may have left one of that name */
     return 0;
 }
 
@@ -134,6 +135,17 @@ void *own_connection(const suite *s)
     void *native = s->native->connect(&url);
     rq_url_free(&url);
     return native;
+}
+
+/* ---- what the engine cannot do ---- */
+
+void suite_needs(suite *s, engine_ability ability)
+{
+    const char *why = s->ops->unable(s->e, ability);
+    if (!why)
+        return;
+    print_message("skipped: %s\n", why);
+    skip();
 }
 
 /* ---- statuses ---- */

@@ -73,6 +73,9 @@ renderq *suite_open(const suite *s, const char *worker, const char *extra);
 /* suite_url with a queue's name put in, percent-encoded where it must be. */
 void suite_url_for(char *out, size_t size, const char *queue, const char *extra);
 
+/* Ends a test that needs what the engine cannot do: it is skipped, and says why. */
+void suite_needs(suite *s, engine_ability ability);
+
 /* ---- a program's own SQL ---- */
 
 /* A table of the program's own, (k, v) with the key 'there' in it; made on a connection of ours or of its own. */
