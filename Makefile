@@ -47,6 +47,7 @@ help:
 	@echo "bench                   figures beside a bare sqlite3 loop; minutes. BENCH_FLAGS=--quick"
 	@echo "check-tsql              the T-SQL parsed and checked; needs .NET"
 	@echo "check-server            the library against the server of RENDERQ_TEST_URL"
+	@echo "check-interop           a C# program with Dapper beside the command, on one table; needs .NET"
 	@echo "lint format             static analysis; the code's layout"
 	@echo "install uninstall dist  PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR=$(DESTDIR)"
 	@echo "clean"
@@ -127,7 +128,9 @@ demo-relay: examples
 
 TESTS := $(patsubst test/%.c,$(BUILD)/test/%,$(sort $(wildcard test/test_*.c)))
 CONFORMANCE := $(BUILD)/test/conformance/conformance
-CONFORMANCE_OBJECTS := $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/conformance/*.c)))
+INTEROP_SQL := $(BUILD)/test/interop/sql_tsql.o $(BUILD)/test/interop/sql_sqlite.o
+CONFORMANCE_OBJECTS := $(INTEROP_SQL) \
+    $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/conformance/*.c test/interop/*.c)))
 TEST_SCRIPTS := $(sort $(wildcard test/check-*.sh))
 
 .PHONY: check check-asan check-valgrind tests
@@ -136,7 +139,8 @@ tests: $(TESTS) $(CONFORMANCE)
 
 $(BUILD)/test/%.o: test/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) -Ilib -Itest $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
+	$(CC) $(BASE_CFLAGS) -Ilib -Itest -Itest/conformance $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< \
+	    -o $@
 
 $(BUILD)/test/test_%: $(BUILD)/test/test_%.o $(STATIC)
 	$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_LDFLAGS) $< $(STATIC) $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
@@ -144,6 +148,16 @@ $(BUILD)/test/test_%: $(BUILD)/test/test_%.o $(STATIC)
 $(CONFORMANCE): $(CONFORMANCE_OBJECTS) $(STATIC)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
+
+# The statements of the programs that work on the table through Dapper, which the suite's other program says.
+$(BUILD)/test/interop/sql_tsql.c: $(sort $(wildcard test/interop/*.sql))
+$(BUILD)/test/interop/sql_sqlite.c: $(sort $(wildcard test/interop/sqlite/*.sql))
+$(BUILD)/test/interop/sql_%.c: lib/embed.awk
+	@mkdir -p $(@D)
+	awk -v table=interop_$* -f lib/embed.awk $(filter %.sql,$^) > $@.tmp && mv $@.tmp $@
+
+$(INTEROP_SQL): $(BUILD)/test/interop/%.o: $(BUILD)/test/interop/%.c Makefile
+	$(CC) $(BASE_CFLAGS) -Ilib $(CFLAGS) -Wno-overlength-strings $(DEPFLAGS) -c $< -o $@
 
 # What the SQL Server driver does on the wire; test/check-tds.sh runs it.
 WIRE := $(BUILD)/test/sqlserver/wire
@@ -156,8 +170,9 @@ $(WIRE): $(WIRE_OBJECTS) $(STATIC)
 
 # The same against servers that misbehave, with the scenes of the conformance suite.
 FAULTS := $(BUILD)/test/faults/faults
-FAULTS_OBJECTS := $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/faults/*.c)) \
-    $(patsubst %,test/conformance/%.c,calls suite engine_sqlite engine_tdsd native_sqlite native_sqlserver))
+FAULTS_OBJECTS := $(INTEROP_SQL) $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/faults/*.c)) \
+    $(patsubst %,test/conformance/%.c,calls suite) $(sort $(wildcard test/conformance/engine_*.c \
+    test/conformance/native_*.c test/interop/*.c)))
 tests: $(FAULTS)
 
 $(FAULTS): $(FAULTS_OBJECTS) $(STATIC)
@@ -229,7 +244,7 @@ race-relay: $(ONCE)
 
 C_SOURCES := $(sort $(wildcard lib/*.c cli/*.c examples/*.c test/*.c test/*/*.c bench/*.c))
 SHELL_SOURCES := bootstrap .ci/run $(sort $(wildcard test/*.sh test/*/*.sh examples/*.sh))
-LINT_CFLAGS = -std=c99 -D_GNU_SOURCE -Iinclude -Ilib -Itest $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS) $(JANSSON_CFLAGS)
+LINT_CFLAGS = -std=c99 -D_GNU_SOURCE -Iinclude -Ilib -Itest -Itest/conformance $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS) $(JANSSON_CFLAGS)
 
 .PHONY: lint format
 lint:
@@ -257,7 +272,21 @@ check-tsql: export DACFX_TELEMETRY_OPTOUT = 1
 check-tsql: $(TSQL_CONTRACT)
 	$(TSQL_CONTRACT) > $(TSQL_CONTRACT).txt
 	$(DOTNET) build test/tsql --nologo --verbosity quiet --output $(BUILD)/test/tsql/bin
-	$(DOTNET) $(BUILD)/test/tsql/bin/tsql.dll sql/sqlserver $(TSQL_CONTRACT).txt test/tsql/bad
+	$(DOTNET) $(BUILD)/test/tsql/bin/tsql.dll sql/sqlserver $(TSQL_CONTRACT).txt test/tsql/bad test/interop
+
+# ---- the programs beside ours ----
+# A C# program with Dapper and SqlClient, and the command, take turns on one table of the TDS test server.
+
+INTEROP := $(BUILD)/test/interop/dotnet/interop.dll
+
+.PHONY: check-interop interop
+interop: export DOTNET_CLI_TELEMETRY_OPTOUT = 1
+interop:
+	$(DOTNET) build test/interop/dotnet --nologo --verbosity quiet --output $(dir $(INTEROP))
+	$(DOTNET) $(INTEROP) texts
+
+check-interop: all interop
+	BUILD=$(BUILD) PARTS=dapper test/check-tds.sh
 
 # ---- figures ----
 # One run, ratios to a bare sqlite3 loop. BENCH_FLAGS=--quick takes half a minute; TMPDIR says which disk.

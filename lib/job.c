@@ -57,6 +57,38 @@ static const int text_columns[] = {
     RQ_JOB_PROGRESS
 };
 
+/* The times that belong to the state. Programs that do not know of the others leave them in the row. */
+static void set_times(renderq_job *job, const rq_value *row)
+{
+    int64_t completed = row[RQ_JOB_COMPLETED_AT].number, ended = row[RQ_JOB_ENDED_AT].number;
+    int64_t started = row[RQ_JOB_STARTED_AT].number, due = row[RQ_JOB_DUE_AT].number;
+    job->created_at_ms = row[RQ_JOB_CREATED_AT].number;
+    job->locked_at_ms = row[RQ_JOB_LOCKED_AT].number;
+    switch (job->state) {
+    case RENDERQ_SCHEDULED:
+        job->due_at_ms = due;
+        break;
+    case RENDERQ_QUEUED:
+        break;
+    case RENDERQ_PROCESSING:
+        job->started_at_ms = started;
+        break;
+    case RENDERQ_COMPLETED:
+        job->started_at_ms = started;
+        job->ended_at_ms = completed;
+        break;
+    case RENDERQ_DEAD_LETTER:
+    case RENDERQ_CANCELLED:
+        job->ended_at_ms = ended;
+        break;
+    case RENDERQ_OTHER:
+        job->started_at_ms = started;
+        job->due_at_ms = due;
+        job->ended_at_ms = row[RQ_JOB_COMPLETED_AT].present ? completed : ended;
+        break;
+    }
+}
+
 static renderq_job *job_new(const rq_jobs *to, const rq_value *row)
 {
     rq_value queue = rq_text(to->queue->text);
@@ -88,11 +120,7 @@ static renderq_job *job_new(const rq_jobs *to, const rq_value *row)
     job->retry_count = (int)row[RQ_JOB_RETRY_COUNT].number;
     int max_retries = (int)row[RQ_JOB_MAX_RETRIES].number;
     job->max_retries = max_retries > 0 ? max_retries : RENDERQ_NO_RETRY;
-    job->created_at_ms = row[RQ_JOB_CREATED_AT].number;
-    job->locked_at_ms = row[RQ_JOB_LOCKED_AT].number;
-    job->started_at_ms = row[RQ_JOB_STARTED_AT].number;
-    job->due_at_ms = row[RQ_JOB_DUE_AT].number;
-    job->ended_at_ms = row[RQ_JOB_COMPLETED_AT].present ? row[RQ_JOB_COMPLETED_AT].number : row[RQ_JOB_ENDED_AT].number;
+    set_times(job, row);
     return job;
 }
 

@@ -2,11 +2,12 @@
 # The SQL Server driver over TDS, through FreeTDS, against the test server of test/tdsd: the conformance suite, what only
 # the wire shows (test/sqlserver), and the server's own tests. It proves nothing about T-SQL.
 # BUILD: where the programs are. SOURCE: the source tree. WRAP: a command to run each of them under (valgrind).
-# PARTS: conformance, wire, faults, server; all of them if it is not set.
+# PARTS: conformance, interop, wire, faults, server; these if it is not set. And dapper, which needs .NET: `make
+# check-interop`.
 set -eu
 SOURCE=${SOURCE:-$(cd "$(dirname "$0")/.." && pwd)}
 BUILD=$(cd "${BUILD:-$SOURCE/build}" && pwd)
-PARTS=${PARTS:-conformance wire faults server}
+PARTS=${PARTS:-conformance interop wire faults server}
 
 for tool in python3 openssl; do
     if ! command -v $tool > /dev/null; then
@@ -76,11 +77,28 @@ stop_server() {
     [ "$(wc -l < "$WORK/server")" -eq 1 ] || { echo "check-tds: the server said:"; cat "$WORK/server"; return 1; }
 }
 
-conformance() {
+# suite [OPTION]: the conformance suite, or its GROUPS.
+suite() {
     start_server || return 1
     # shellcheck disable=SC2086  # WRAP is a command with its arguments
-    RENDERQ_TDSD_FILE=$WORK/queue.db ${WRAP:-} "$BUILD/test/conformance/conformance" \
-        "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" || { stop_server; return 1; }
+    RENDERQ_TDSD_FILE=$WORK/queue.db ${WRAP:-} "$BUILD/test/conformance/conformance" "$@" \
+        "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" ${GROUPS_OF_SUITE:-} || { stop_server; return 1; }
+    stop_server
+}
+
+conformance() {
+    suite
+}
+
+# The same tests of what other programs do on the table, with those programs on the wire as well.
+interop() {
+    GROUPS_OF_SUITE="foreign states beside" suite --their-tsql
+}
+
+dapper() {
+    start_server || return 1
+    BUILD=$BUILD "$SOURCE/test/interop/turns.sh" "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" \
+        || { stop_server; return 1; }
     stop_server
 }
 

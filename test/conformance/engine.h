@@ -37,7 +37,7 @@ typedef struct engine_ops {
     /* NULL: it can do that; else why not, in a sentence for whoever reads that a test was skipped. */
     const char *(*unable)(engine *e, engine_ability ability);
 
-    /* -- what the C# programs beside ours say (Dapper); true: a row was there and changed -- */
+    /* -- what the C# programs beside ours say: the statements of test/interop; true: a row was there and changed -- */
 
     /* Names none of the columns that we added. */
     void (*enqueue)(engine *e, const char *composition_id, const char *payload, int priority, renderq_id *id);
@@ -49,6 +49,8 @@ typedef struct engine_ops {
     bool (*mark_failed)(engine *e, const renderq_id *id, const char *message);
     /* Queues what is Processing and was locked over ten minutes ago; how many. */
     int (*watchdog)(engine *e);
+    /* Makes the table as they do. */
+    void (*make_theirs)(engine *e);
 
     /* -- raw access -- */
 
@@ -63,7 +65,7 @@ typedef struct engine_ops {
     void (*clear)(engine *e);                       /* deletes every row */
     void (*drop)(engine *e);                        /* drops the table, if it is there */
 
-    /* Makes the table as those programs have it: without our columns, RetryCount nullable. */
+    /* Makes a table without our columns, as an older program has it: RetryCount may be NULL, and is. */
     void (*make_foreign)(engine *e);
     /* Makes a table of this name that can never be a queue. */
     void (*make_other)(engine *e);

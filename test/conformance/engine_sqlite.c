@@ -6,13 +6,11 @@
 
 #include "engine.h"
 #include "guid.h"
+#include "interop/statements.h"
+#include "sqlite.h"
 #include "suite.h"
 
 #define NOW "CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER)"
-
-/* The time of a foreign lease. Their clock has 100 ns and as good as never stands on a whole second, which ours always
- * does; one of milliseconds would once in a thousand tests. */
-#define NOT_A_SECOND "(SELECT n + (n %% 1000 = 0) FROM (SELECT " NOW " AS n))"
 
 struct engine {
     sqlite3 *db;
@@ -103,14 +101,39 @@ static const char *sqlite_unable(engine *e, engine_ability ability)
 
 /* ---- the other program ---- */
 
+/* The rendering of one of its statements; a script of several is left in e->sql. */
+static sqlite3_stmt *theirs(engine *e, const char *name)
+{
+    sqlite3_stmt *stmt = NULL;
+    char *sql = rq_sqlite_for_queue(rq_sql_find(interop_sqlite, name), e->table);
+    assert_non_null(sql);
+    assert_true(strlen(sql) < sizeof e->sql);
+    strcpy(e->sql, sql);
+    free(sql);
+    if (sqlite3_prepare_v2(e->db, e->sql, -1, &stmt, NULL) != SQLITE_OK)
+        broken(e, e->sql);
+    return stmt;
+}
+
+static int param(sqlite3_stmt *stmt, const char *name)
+{
+    int index = sqlite3_bind_parameter_index(stmt, name);
+    assert_true(index > 0);
+    return index;
+}
+
+static void bind_text(sqlite3_stmt *stmt, const char *name, const char *text)
+{
+    sqlite3_bind_text(stmt, param(stmt, name), text, -1, SQLITE_STATIC);
+}
+
 static void sqlite_enqueue(engine *e, const char *composition_id, const char *payload, int priority,
                            renderq_id *id)
 {
-    sqlite3_stmt *stmt = prepare(e, "INSERT INTO \"%w\" (CompositionId, PayloadJson, Priority, Status, CreatedAtUtc)"
-                                    " VALUES (?, ?, ?, 'Queued', " NOW ") RETURNING JobId");
-    sqlite3_bind_text(stmt, 1, composition_id, -1, SQLITE_STATIC);
-    sqlite3_bind_text(stmt, 2, payload, -1, SQLITE_STATIC);
-    sqlite3_bind_int(stmt, 3, priority);
+    sqlite3_stmt *stmt = theirs(e, "enqueue");
+    bind_text(stmt, ":compositionId", composition_id);
+    bind_text(stmt, ":payloadJson", payload);
+    sqlite3_bind_int(stmt, param(stmt, ":priority"), priority);
     if (sqlite3_step(stmt) != SQLITE_ROW)
         broken(e, e->sql);
     read_id(stmt, 0, id);
@@ -119,14 +142,8 @@ static void sqlite_enqueue(engine *e, const char *composition_id, const char *pa
 
 static bool sqlite_claim(engine *e, const char *worker, renderq_id *id)
 {
-    sqlite3_snprintf((int)sizeof e->sql, e->sql,
-                     "UPDATE \"%w\" SET Status = 'Processing', WorkerNodeId = ?, LockedAtUtc = " NOT_A_SECOND
-                     " WHERE JobId = (SELECT JobId FROM \"%w\" WHERE Status = 'Queued'"
-                     " ORDER BY Priority DESC, CreatedAtUtc LIMIT 1) RETURNING JobId", e->table, e->table);
-    sqlite3_stmt *stmt = NULL;
-    if (sqlite3_prepare_v2(e->db, e->sql, -1, &stmt, NULL) != SQLITE_OK)
-        broken(e, e->sql);
-    sqlite3_bind_text(stmt, 1, worker, -1, SQLITE_STATIC);
+    sqlite3_stmt *stmt = theirs(e, "claim");
+    bind_text(stmt, ":workerNodeId", worker);
     bool found = sqlite3_step(stmt) == SQLITE_ROW;
     if (found)
         read_id(stmt, 0, id);
@@ -134,31 +151,32 @@ static bool sqlite_claim(engine *e, const char *worker, renderq_id *id)
     return found;
 }
 
-static bool by_id(engine *e, const char *format, const renderq_id *id, const char *text)
-{
-    sqlite3_stmt *stmt = prepare(e, format);
-    bind_id(stmt, 1, id);
-    sqlite3_bind_text(stmt, 2, text, -1, SQLITE_STATIC);
-    return finish(e, stmt) > 0;
-}
-
 static bool sqlite_complete(engine *e, const renderq_id *id, const char *output_url)
 {
-    return by_id(e, "UPDATE \"%w\" SET Status = 'Completed', CompletedAtUtc = " NOW ", OutputUrl = ?2"
-                    " WHERE JobId = ?1", id, output_url);
+    sqlite3_stmt *stmt = theirs(e, "complete");
+    bind_id(stmt, param(stmt, ":jobId"), id);
+    bind_text(stmt, ":outputUrl", output_url);
+    return finish(e, stmt) > 0;
 }
 
 static bool sqlite_mark_failed(engine *e, const renderq_id *id, const char *message)
 {
-    return by_id(e, "UPDATE \"%w\" SET Status = CASE WHEN RetryCount >= 3 THEN 'DeadLetter' ELSE 'Queued' END,"
-                    " RetryCount = RetryCount + 1, WorkerNodeId = NULL, LockedAtUtc = NULL, LastErrorMessage = ?2"
-                    " WHERE JobId = ?1", id, message);
+    sqlite3_stmt *stmt = theirs(e, "mark_failed");
+    bind_id(stmt, param(stmt, ":jobId"), id);
+    bind_text(stmt, ":errorMessage", message);
+    return finish(e, stmt) > 0;
 }
 
 static int sqlite_watchdog(engine *e)
 {
-    return finish(e, prepare(e, "UPDATE \"%w\" SET Status = 'Queued', WorkerNodeId = NULL, LockedAtUtc = NULL"
-                                " WHERE Status = 'Processing' AND LockedAtUtc < " NOW " - 600000"));
+    return finish(e, theirs(e, "watchdog"));
+}
+
+static void sqlite_make_theirs(engine *e)
+{
+    sqlite3_finalize(theirs(e, "table"));
+    if (sqlite3_exec(e->db, e->sql, NULL, NULL, NULL) != SQLITE_OK)
+        broken(e, e->sql);
 }
 
 /* ---- raw access ---- */
@@ -299,6 +317,7 @@ const engine_ops engine_sqlite = {
     .complete = sqlite_complete,
     .mark_failed = sqlite_mark_failed,
     .watchdog = sqlite_watchdog,
+    .make_theirs = sqlite_make_theirs,
     .read = sqlite_read,
     .write = sqlite_write,
     .write_all = sqlite_write_all,

@@ -1,164 +1,9 @@
-/* foreign.c: other programs on the same table, which settle by JobId alone and know none of our columns: what our
- * calls answer after each of their statements, and what we make of the rows that they leave. */
+/* foreign.c: other programs on the same table, which settle by JobId alone and know none of our columns: what we make
+ * of the rows that they leave. What our calls answer after each of their statements is in interop/states.c. */
 #include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- their statements on our leased jobs, and then our calls ---- */
-
-typedef enum state_before { STARTED, UNSTARTED, OLD, OURS_COMPLETED, OURS_FAILED, OURS_DEAD, OURS_RELEASED,
-                            CANCELLED_UNDER_US, STATES_BEFORE } state_before;
-
-static renderq_job *bring_to(suite *s, state_before state)
-{
-    put(s, "intro");
-    renderq_job *job = take_for(s->h, NULL, 3600, state == UNSTARTED);
-    switch (state) {
-    case STARTED:
-    case UNSTARTED:
-    case STATES_BEFORE:
-        break;
-    case OLD:                   /* longer than their ten minutes, within our hour */
-        shift(s, &job->id, "LockedAtUtc", -700000);
-        shift(s, &job->id, "LeasedAtUtc", -700000);
-        break;
-    case OURS_COMPLETED:
-        expect_ok(s->h, renderq_complete(s->h, job, "ours"));
-        break;
-    case OURS_FAILED:
-        expect_ok(s->h, renderq_fail(s->h, job, "ours", 0));
-        break;
-    case OURS_DEAD:
-        expect_ok(s->h, renderq_fail(s->h, job, "ours", RENDERQ_NEVER));
-        break;
-    case OURS_RELEASED:
-        expect_ok(s->h, renderq_release(s->h, job, 60000));
-        break;
-    case CANCELLED_UNDER_US:
-        expect_ok(s->h, renderq_cancel(s->h, NULL, &job->id));
-        break;
-    }
-    return job;
-}
-
-static void foreign_claim(suite *s, const renderq_id *id)
-{
-    renderq_id got;
-    if (s->ops->claim(s->e, "csharp", &got))
-        same_id(&got, id);
-}
-
-static void foreign_complete(suite *s, const renderq_id *id)
-{
-    assert_true(s->ops->complete(s->e, id, "theirs"));
-}
-
-static void foreign_fail(suite *s, const renderq_id *id)
-{
-    assert_true(s->ops->mark_failed(s->e, id, "theirs"));
-}
-
-static void foreign_fail_and_claim(suite *s, const renderq_id *id)
-{
-    foreign_fail(s, id);
-    foreign_claim(s, id);
-}
-
-static void foreign_watchdog(suite *s, const renderq_id *id)
-{
-    (void)id;
-    s->ops->watchdog(s->e);
-}
-
-static void foreign_watchdog_and_claim(suite *s, const renderq_id *id)
-{
-    if (s->ops->watchdog(s->e) > 0)
-        foreign_claim(s, id);
-}
-
-static void (*const actions[])(suite *s, const renderq_id *id) = {
-    foreign_claim, foreign_complete, foreign_fail, foreign_fail_and_claim, foreign_watchdog,
-    foreign_watchdog_and_claim
-};
-
-static renderq_status our_complete(renderq *h, renderq_job *job)
-{
-    return renderq_complete(h, job, "late");
-}
-
-static renderq_status our_renew(renderq *h, renderq_job *job)
-{
-    return renderq_renew(h, job, "late");
-}
-
-static renderq_status our_fail(renderq *h, renderq_job *job)
-{
-    return renderq_fail(h, job, "late", 0);
-}
-
-static renderq_status our_release(renderq *h, renderq_job *job)
-{
-    return renderq_release(h, job, 0);
-}
-
-static renderq_status our_start(renderq *h, renderq_job *job)
-{
-    return renderq_start_many(h, &job, 1, NULL, 0, NULL);
-}
-
-static renderq_status our_hand_out(renderq *h, renderq_job *job)
-{
-    return renderq_start_many(h, &job, 1, "node-3", 0, NULL);
-}
-
-static renderq_status our_resume(renderq *h, renderq_job *job)
-{
-    renderq_job *copy;
-    renderq_status status = renderq_job_resume(h, NULL, &job->id, &job->lease, &copy);
-    renderq_job_free(copy);
-    return status;
-}
-
-static renderq_status (*const calls[])(renderq *h, renderq_job *job) = {
-    our_complete, our_renew, our_fail, our_release, our_start, our_hand_out, our_resume
-};
-
-/* Our lease holds as long as they did not touch the row; after that every call is LOST and changes nothing. */
-static void one_case(suite *s, state_before before, size_t action, size_t call)
-{
-    renderq_job *job = bring_to(s, before);
-    renderq_id id = job->id;
-    char *ours = snapshot(s, &id);
-    actions[action](s, &id);
-    char *theirs = snapshot(s, &id);
-    bool touched = strcmp(ours, theirs) != 0;
-    free(ours);
-    bool leased = (before == STARTED || before == UNSTARTED || before == OLD) && !touched;
-    if (before == UNSTARTED && touched)
-        job->started_at_ms = 1;         /* past the check of the argument: what does the row say? */
-    if (before == UNSTARTED && leased && (calls[call] == our_complete || calls[call] == our_fail))
-        expect_ok(s->h, our_start(s->h, job));
-    renderq_status status = calls[call](s->h, job);
-    if (status != (leased ? RENDERQ_OK : RENDERQ_LOST))
-        print_error("state %d, foreign action %zu, our call %zu\n", (int)before, action, call);
-    expect(s->h, leased ? RENDERQ_OK : RENDERQ_LOST, status);
-    if (leased)
-        free(theirs);
-    else
-        expect_unchanged(s, &id, theirs);
-    renderq_job_free(job);
-    s->ops->clear(s->e);
-}
-
-static void our_calls_after_theirs(void **state)
-{
-    suite *s = *state;
-    for (int before = 0; before < STATES_BEFORE; before++)
-        for (size_t action = 0; action < count_of(actions); action++)
-            for (size_t call = 0; call < count_of(calls); call++)
-                one_case(s, (state_before)before, action, call);
-}
 
 /* ---- what we make of their rows ---- */
 
@@ -257,31 +102,6 @@ static void their_crashes_end_in_the_dead_letters(void **state)
             set_text(s, &id, "Status", "Queued");
     }
     expect_set(s, &id, "EndedAtUtc");
-}
-
-/* What they sent back, whatever it carries from our lease, is a job like any other. */
-static void what_they_failed_is_claimed_afresh(void **state)
-{
-    suite *s = *state;
-    for (int before = 0; before < STATES_BEFORE; before++) {
-        renderq_job *job = bring_to(s, (state_before)before);
-        renderq_id id = job->id;
-        int failures = (int)number_of(s, &id, "RetryCount");
-        renderq_job_free(job);
-        assert_true(s->ops->mark_failed(s->e, &id, "theirs"));
-        expect_status(s, &id, "Queued");
-        job = take_this(s->h, &id);
-        assert_int_equal(job->retry_count, failures + 1);
-        assert_string_equal(job->last_error, "theirs");
-        assert_in_range(job->lease_left_ms, 500000, 600000);
-        expect_text(s, &id, "LeaseToken", job->lease.text);
-        expect_ok(s->h, renderq_renew(s->h, job, NULL));
-        expect_ok(s->h, renderq_complete(s->h, job, "ours"));
-        expect_status(s, &id, "Completed");
-        expect_text(s, &id, "OutputUrl", "ours");
-        renderq_job_free(job);
-        s->ops->clear(s->e);
-    }
 }
 
 /* They end a job in a state of ours that they do not know; the operator's calls still see it through. */
@@ -416,12 +236,10 @@ static void retry_count_null_where_the_table_allows_it(void **state)
 int run_foreign(void)
 {
     static const struct CMUnitTest tests[] = {
-        TEST(our_calls_after_theirs),
         TEST(their_jobs_are_ours_to_do),
         TEST(our_jobs_are_theirs_to_do),
         TEST(their_lease_lasts_ten_minutes),
         TEST(their_crashes_end_in_the_dead_letters),
-        TEST(what_they_failed_is_claimed_afresh),
         TEST(what_they_ended_can_be_retried_and_purged),
         TEST(their_dead_letters_have_no_time_of_their_end),
         TEST(completed_without_a_time_is_stamped_first),

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "guid.h"
+#include "interop/engine_dapper.h"
 
 const char *suite_url;
+bool suite_their_tsql;
 
 /* ---- URLs and handles ---- */
 
@@ -38,7 +40,7 @@ renderq *suite_open(const suite *s, const char *worker, const char *extra)
 
 /* ---- fixtures ---- */
 
-static const engine_ops *find_engine(const char *scheme)
+static const engine_ops *find_raw_engine(const char *scheme)
 {
     static engine_ops tdsd;
     tdsd = engine_tdsd();
@@ -48,6 +50,16 @@ static const engine_ops *find_engine(const char *scheme)
             return engines[i];
     fail_msg("no engine.h for the URL's scheme \"%s\"", scheme);
     return NULL;
+}
+
+static const engine_ops *find_engine(const char *scheme)
+{
+    static engine_ops dapper;
+    const engine_ops *raw = find_raw_engine(scheme);
+    if (!suite_their_tsql)
+        return raw;
+    dapper = engine_dapper(raw);
+    return &dapper;
 }
 
 int suite_begin_bare(void **state)

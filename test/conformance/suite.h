@@ -33,6 +33,9 @@ typedef struct suite {
 /* The URL that the program was given. */
 extern const char *suite_url;
 
+/* The other program says its statements in T-SQL, over the wire, whatever is behind it. */
+extern bool suite_their_tsql;
+
 /* Setup and teardown of every test; the first makes no table yet. */
 int suite_begin_bare(void **state);
 int suite_begin(void **state);
@@ -64,6 +67,8 @@ int run_transaction(void);
 int run_receive(void);
 int run_aborted(void);
 int run_attach(void);
+int run_states(void);
+int run_beside(void);
 
 /* ---- more connections ---- */
 

@@ -10,7 +10,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import uuid
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Optional
 
@@ -108,7 +110,7 @@ class Tokens:
         """(type, size, name, nullable)"""
         assert self.number(4) == 0
         flags, kind = self.number(2), self.number(1)
-        if kind in (0x26, 0x68):
+        if kind in (0x26, 0x68, 0x24, 0x2A):
             size = self.number(1)
         elif kind in (0xE7, 0xA7, 0xAF):
             size = self.number(2)
@@ -118,6 +120,9 @@ class Tokens:
         return kind, size, self.text(self.number(1)), bool(flags & 1)
 
     def value(self, kind: int, size: int) -> Any:
+        if kind in (0x24, 0x2A):
+            exact = self.take(self.number(1))
+            return None if not exact else uuid.UUID(bytes_le=exact) if kind == 0x24 else self.time(exact)
         if kind in (0x26, 0x68):
             n = self.number(1)
             return self.number(n, kind == 0x26) if n else None
@@ -135,12 +140,19 @@ class Tokens:
         return data if data is None else data.decode("utf-16-le" if kind == 0xE7 else "cp1252")
 
     @staticmethod
+    def time(data: bytes) -> datetime:
+        ticks, days = int.from_bytes(data[:5], "little"), int.from_bytes(data[5:], "little")
+        return datetime(1, 1, 1) + timedelta(days=days, microseconds=ticks / 10)
+
+    @staticmethod
     def type_name(kind: int, size: int) -> str:
         if kind in (0xE7, 0xA7, 0xAF):
             name = {0xE7: "nvarchar", 0xA7: "varchar", 0xAF: "char"}[kind]
             return f"{name}({'max' if size == 0xFFFF else size // 2 if kind == 0xE7 else size})"
         if kind in (0x26, 0x68):
             return {4: "intn", 8: "bigintn", 1: "bitn"}[size]
+        if kind in (0x24, 0x2A):
+            return {0x24: "uniqueidentifier", 0x2A: f"datetime2({size})"}[kind]
         return {0x38: "int", 0x7F: "bigint", 0x32: "bit"}[kind]
 
     def parse(self) -> Reply:
@@ -216,12 +228,12 @@ class Client:
         except ssl.SSLWantReadError:
             pass
 
-    def send(self, kind: int, data: bytes) -> None:
+    def send(self, kind: int, data: bytes, status: int = 0) -> None:
         room = self.packet_size - 8
         pieces = [data[at:at + room] for at in range(0, len(data), room)] or [b""]
         for n, piece in enumerate(pieces):
             last = n == len(pieces) - 1
-            self.send_bytes(struct.pack(">BBHHBB", kind, last, 8 + len(piece), 0, 1, 0) + piece)
+            self.send_bytes(struct.pack(">BBHHBB", kind, last | (0 if n else status), 8 + len(piece), 0, 1, 0) + piece)
 
     def read_packet(self) -> tuple[int, int, bytes]:
         while len(self.buffer) < 8 or len(self.buffer) < int.from_bytes(self.buffer[2:4], "big"):

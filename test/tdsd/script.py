@@ -13,7 +13,8 @@ import transactions
 from contract import Param, Statement
 from wire import SqlError, Type, Value, refused
 
-FIRST_LINE = re.compile(r"-- renderq: ([a-z_]+)\n")
+FIRST_WORDS = "-- renderq: "
+FIRST_LINE = re.compile(FIRST_WORDS + r"([a-z_]+)\n")
 DEFAULT = ("dbo", "VideoRenderJobs")
 PART = r"\[(?:[^\]]|\]\])+\]"
 NAME = re.compile(rf"(?:({PART})\.)?({PART})")

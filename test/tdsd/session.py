@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
+import foreign
 import login
 import misbehave
 import script
@@ -15,6 +16,7 @@ import transactions
 import wire
 from contract import ITEM_COLUMN, Statement
 from faults import Fault, Faults
+from foreign import Foreign, Given
 from login import Login, Policy
 from script import Call, Scripts
 from statements import Cancelled, Database, Files
@@ -22,6 +24,7 @@ from wire import Column, Message, ProtocolError, Reader, SqlError, Stream, Type,
 
 NO_TRANSACTION = bytes(8)
 SP_EXECUTESQL = 10
+RPC_NO_METADATA = 2
 DESCRIPTOR_HEADER = 2
 BEGIN_XACT, COMMIT_XACT, ROLLBACK_XACT, SET = 0xD4, 0xD5, 0xD2, 0xBE
 DEADLOCK = 1205                     # ends its victim's transaction, whatever XACT_ABORT says
@@ -57,6 +60,7 @@ class Server:
     statements: dict[str, Statement]
     scripts: Scripts
     files: Files
+    foreign: Foreign
     log: Callable[[str], None]
     faults: Faults
     callers: bool = False               # a text without our first line is SQL of the program that uses the library
@@ -68,8 +72,8 @@ NUMBERS = itertools.count(1001)
 class Session:
     def __init__(self, stream: Stream, server: Server, number: int) -> None:
         self.stream, self.server, self.number = stream, server, number
-        self.options = dict(DEFAULTS)
-        self.text_size = SMALL_TEXT
+        self.odbc = False
+        self.set_defaults()
         self.trancount = 0
         self.transaction = 0            # its number; never used again
         self.descriptor = NO_TRANSACTION
@@ -83,6 +87,10 @@ class Session:
         self.application = ""
         self.fault: Optional[Fault] = None      # which the running request meets
         self.late = False               # its client is not there any more
+
+    def set_defaults(self) -> None:
+        self.options = dict(DEFAULTS, **dict.fromkeys(ODBC_SETS if self.odbc else (), True))
+        self.text_size = UNLIMITED if self.odbc else SMALL_TEXT
 
     def log(self, text: str) -> None:
         self.server.log(f"{self.number} {text}")
@@ -117,9 +125,8 @@ class Session:
     def start(self, what: Login) -> None:
         encrypted = "encrypted" if self.stream.tls else "plain"
         self.log(f"login {what.user!r} {what.application!r} TDS 7.4 packets of {self.stream.packet_size} {encrypted}")
-        if what.odbc:
-            self.options.update(dict.fromkeys(ODBC_SETS, True))
-            self.text_size = UNLIMITED
+        self.odbc = what.odbc
+        self.set_defaults()
         path = self.server.database
         if what.database not in ("", self.server.policy.database):
             path = path.with_name(what.database + path.suffix)
@@ -185,13 +192,22 @@ class Session:
         if message.kind not in (wire.BATCH, wire.RPC):
             raise ProtocolError(f"a message of type {message.kind:#04x} is not known here")
         self.running = True
+        reset = self.reset() if self.stream.reset else []
         try:
-            return self.spoil(self.answer_rpc(message.data) if message.kind == wire.RPC
-                              else self.answer_batch(message.data))
+            return reset + self.spoil(self.answer_rpc(message.data) if message.kind == wire.RPC
+                                      else self.answer_batch(message.data))
         except Cancelled:
             return self.answer_attention()
         finally:
             self.running = False
+
+    def reset(self) -> list[bytes]:
+        """A pool gives the connection to its next user, who finds it as after the login."""
+        tokens = self.end_transaction(wire.ENV_ROLLBACK)
+        self.set_defaults()
+        assert self.database is not None
+        self.database.lock_timeout_ms = -1
+        return tokens + [wire.envchange(wire.ENV_RESET, b"")]
 
     def answer_attention(self) -> list[bytes]:
         """The running request is given up; the attention is taken out of what has come."""
@@ -365,6 +381,8 @@ class Session:
         if self.is_callers(text):
             self.log("batch of the caller's")
             return self.answer_caller(text)
+        if not text.startswith(script.FIRST_WORDS):
+            return self.run_foreign(text, "", [], wire.DONE) + [wire.done(wire.DONE, 0)]
         name, rest = script.first_line(text)
         self.log(f"batch {name}")
         self.meet(name)
@@ -412,11 +430,16 @@ class Session:
         reader, text = Reader(data, "an RPC"), ""
         try:
             self.read_headers(reader)
-            text, definitions, values = self.read_executesql(reader)
+            text, definitions, given = self.read_executesql(reader)
             if self.is_callers(text):
                 self.log("rpc of the caller's")
+                values = self.without_names(given)
                 return (self.run_other(text, script.callers_values(definitions, values), wire.DONEINPROC, wire.MORE)
                         + [wire.return_status(0), wire.done(wire.DONEPROC, 0)])
+            if not text.startswith(script.FIRST_WORDS):
+                tokens = self.run_foreign(text, definitions, given, wire.DONEINPROC)
+                return tokens + [wire.return_status(0), wire.done(wire.DONEPROC, 0)]
+            values = self.without_names(given)
             call = script.read_call(self.server.scripts, self.server.statements, text, definitions, values)
             self.log(f"rpc {call.name} {call.table.shown} {len(call.items)}")
             self.meet(call.name)
@@ -425,36 +448,43 @@ class Session:
             return self.failed(error, text) + [wire.return_status(error.number),
                                                wire.done(wire.DONEPROC, wire.FAILED)]
 
-    def read_executesql(self, reader: Reader) -> tuple[str, str, list[tuple[Type, Optional[bytes]]]]:
+    def read_executesql(self, reader: Reader) -> tuple[str, str, list[Given]]:
         length = reader.number(2)
         procedure = reader.number(2) if length == 0xFFFF else reader.ucs2(length)
         if procedure not in (SP_EXECUTESQL, "sp_executesql"):
             raise refused(f"an RPC of {procedure!r}; only sp_executesql is known")
-        if flags := reader.number(2):
-            raise refused(f"an RPC with option flags {flags:#06x}")
+        flags = reader.number(2)
         values = []
         while reader.left():
             if reader.data[reader.at] in (0x80, 0xFE, 0xFF):
                 raise refused("several RPCs in one message")
             values.append(self.read_param(reader))
         texts = []
-        for kind, value in values[:2]:
+        for _, kind, value in values[:2]:
             if kind.code not in (wire.NVARCHAR, wire.NTEXT):
                 raise SqlError(214, "Procedure expects parameter '@statement' of type 'ntext/nchar/nvarchar'.")
             texts.append((value or b"").decode("utf-16-le", "replace"))
+        # SqlClient says that it knows the columns of a statement that it sent before; it is told them again.
+        if flags not in (0, RPC_NO_METADATA) or (flags and texts and texts[0].startswith(script.FIRST_WORDS)):
+            raise refused(f"an RPC with option flags {flags:#06x}")
         if not texts or not texts[0]:
             raise refused("sp_executesql without a statement")
         return texts[0], texts[1] if len(texts) > 1 else "", values[2:]
 
     @staticmethod
-    def read_param(reader: Reader) -> tuple[Type, Optional[bytes]]:
+    def without_names(given: list[Given]) -> list[tuple[Type, Optional[bytes]]]:
+        for name, _, _ in given:
+            if name:
+                raise refused(f"a value is named {name}; values go by their order")
+        return [(kind, data) for _, kind, data in given]
+
+    @staticmethod
+    def read_param(reader: Reader) -> Given:
         name = reader.ucs2(reader.number(1))
-        if name:
-            raise refused(f"a value is named {name}; values go by their order")
         if status := reader.number(1):
             raise refused(f"a value has status {status:#04x}; there are no outputs and no defaults")
         kind = wire.read_type(reader)
-        return kind, wire.read_bytes(reader, kind)
+        return name, kind, wire.read_bytes(reader, kind)
 
     # -- statements --
 
@@ -484,6 +514,15 @@ class Session:
             assert self.fault is not None
             raise self.fault.error(tokens[:-1])
         return tokens
+
+    def run_foreign(self, text: str, definitions: str, given: list[Given], done: int) -> list[bytes]:
+        """What a program says that does not use the library."""
+        call = self.server.foreign.read(text, definitions, given)
+        self.log(f"foreign {call.shape.name} {call.table.shown}")
+        assert self.database is not None
+        if call.shape.command not in (0, wire.SELECT):
+            self.check_options()
+        return foreign.run(self.database, call, done, self.text_size)
 
     def row(self, call: Call, columns: tuple[Column, ...], values: list[Value]) -> bytes:
         try:

@@ -288,6 +288,25 @@ class Database:
                 values.append(str(value) if kind == contract.TEXT else int(value))
         return values
 
+    def run_plain(self, table: Table, sql: list[str], values: dict[str, Value]) -> tuple[list[Any], int]:
+        """What another program says, in one transaction: the last statement's rows, and how many it changed."""
+        def once() -> tuple[list[Any], int]:
+            rows: list[Any] = []
+            started = self._start()
+            try:
+                for statement in sql:
+                    rows = self.db.execute(for_table(statement, table.stored), values).fetchall()
+                changed = self.db.execute("SELECT changes()").fetchone()[0]
+                self._keep(started)
+            except BaseException:
+                self._undo(started)
+                raise
+            return rows, changed
+        try:
+            return self._patiently(once)
+        except sqlite3.Error as error:
+            raise translate(error, table) from error
+
     # -- the queue's table --
 
     def create(self, table: Table) -> None:

@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True      # nothing is left in the source tree
 
 import contract     # noqa: E402
 from faults import Faults   # noqa: E402
+from foreign import Foreign     # noqa: E402
 from login import OFFERS, Policy, tls_context   # noqa: E402
 from script import Scripts      # noqa: E402
 from session import Server, Session     # noqa: E402
@@ -134,7 +135,7 @@ def make_listener(options: argparse.Namespace) -> Listener:
     if options.control:
         faults.listen(options.control)
     server = Server(options.db, policy, statements, Scripts(options.sql / "sqlserver"),
-                    Files(options.sql / "sqlite", statements), Log(options.log), faults,
+                    Files(options.sql / "sqlite", statements), Foreign(ROOT / "test/interop"), Log(options.log), faults,
                     options.callers)
     return Listener(server, options.port, options.ipv6)
 

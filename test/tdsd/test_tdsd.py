@@ -50,13 +50,14 @@ class Refusals(Case):
             ("2 values", definitions, [guid(ID[0])] * 2), ("came as varbinary(max)", definitions, [plp(ID[0])]),
             ("came as bigint", definitions, [number(8, 1)]), ("came as int", definitions, [number(4, 1)]),
             ("came as bit", definitions, [bit(1)]),
+            ("came as uniqueidentifier", definitions, [UNNAMED + b"\x24\x10\x10" + bytes(16)]),
             ("named @id", definitions, [b"\3" + utf16("@id") + guid(ID[0])[1:]]),
             ("status 0x01", definitions, [b"\0\1" + guid(ID[0])[2:]])]
         for how, wrong, values in wrongs:
             with self.subTest(how):
                 self.assert_refused(client.rpc(text, wrong, values), how)
-        client.send_rpc(text, definitions, [UNNAMED + b"\x24\x10\x10" + bytes(16)])     # a real uniqueidentifier
-        self.assert_broken(client, "type 0x24")
+        client.send_rpc(text, definitions, [UNNAMED + b"\x28\x03" + bytes(3)])       # a date
+        self.assert_broken(client, "type 0x28")
 
     def test_values(self) -> None:
         client = self.session()
@@ -74,7 +75,8 @@ class Refusals(Case):
     def test_other_procedures(self) -> None:
         client = self.session()
         for how, head in (("an RPC of 11", struct.pack("<HHH", 0xFFFF, 11, 0)),
-                          ("flags", struct.pack("<HHH", 0xFFFF, 10, 2)),
+                          ("flags", struct.pack("<HHH", 0xFFFF, 10, 1)),
+                          ("flags", struct.pack("<HHH", 0xFFFF, 10, 2) + plp(text_of("get"))),
                           ("'sp_help'", struct.pack("<H", 7) + utf16("sp_help") + bytes(2)),
                           ("without a statement", struct.pack("<HHH", 0xFFFF, 10, 0))):
             client.send(3, client.headers() + head)

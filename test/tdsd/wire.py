@@ -6,6 +6,7 @@ import select
 import socket
 import ssl
 import struct
+import uuid
 from dataclasses import dataclass
 from typing import Iterable, Optional, Union
 
@@ -14,7 +15,7 @@ Value = Union[None, int, str, bytes]
 # ---- messages ----
 
 BATCH, RPC, REPLY, ATTENTION, LOGIN7, PRELOGIN = 0x01, 0x03, 0x04, 0x06, 0x10, 0x12
-EOM = 0x01
+EOM, RESET = 0x01, 0x08                 # RESET: a pool hands the connection to its next user
 HEADER = struct.Struct(">BBHHBB")       # type, status, length, SPID, packet id, window
 PACKET_MIN, PACKET_FIRST, PACKET_MAX = 512, 4096, 32767
 MESSAGE_MAX = 256 << 20
@@ -68,6 +69,7 @@ class Stream:
         self.packet_size = PACKET_FIRST
         self.received = bytearray()             # decrypted, not yet read
         self.closed = False
+        self.reset = False                      # asked for by the message that was read last
         self.tls: Optional[ssl.SSLObject] = None
         self.tls_in = ssl.MemoryBIO()
         self.tls_out = ssl.MemoryBIO()
@@ -131,7 +133,7 @@ class Stream:
         kind, status, length, _, _, _ = HEADER.unpack_from(self.received)
         if not HEADER.size <= length <= self.packet_size:
             raise ProtocolError(f"a packet's length is {length}, and packets have at most {self.packet_size} bytes")
-        if status & ~EOM:
+        if status & ~(EOM | RESET):
             raise ProtocolError(f"a packet has status {status:#04x}")
         if not status & EOM and length != self.packet_size:
             raise ProtocolError(f"a packet of {length} bytes is neither full nor the last of its message")
@@ -149,6 +151,7 @@ class Stream:
         except Disconnected:
             return None
         kind, status, data = self.read_packet()
+        self.reset = bool(status & RESET)
         pieces, total = [data], len(data)
         while not status & EOM:
             more, status, data = self.read_packet()
@@ -220,6 +223,7 @@ class Reader:
 # ---- types ----
 
 BIT, INT4, INT8 = 0x32, 0x38, 0x7F
+GUIDN, DATETIME2N = 0x24, 0x2A          # only other programs use these
 NTEXT, INTN, BITN, BIGVARBINARY, BIGVARCHAR, BIGCHAR, NVARCHAR = 0x63, 0x26, 0x68, 0xA5, 0xA7, 0xAF, 0xE7
 MAX = 0xFFFF
 PLP_NULL, PLP_UNKNOWN = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFE
@@ -245,8 +249,8 @@ class Type:
             return {BIT: "bit", INT4: "int", INT8: "bigint"}[self.code]
         if self.code in NAMES:
             return NAMES[self.code].get(self.size, f"a number of {self.size} bytes")
-        if self.code == NTEXT:
-            return "ntext"
+        if self.code in (NTEXT, GUIDN, DATETIME2N):
+            return {NTEXT: "ntext", GUIDN: "uniqueidentifier", DATETIME2N: f"datetime2({self.size})"}[self.code]
         n = self.size // 2 if self.code == NVARCHAR else self.size
         return f"{TEXTS[self.code]}({'max' if self.size == MAX else n})"
 
@@ -260,7 +264,7 @@ def read_type(reader: Reader) -> Type:
     code = reader.number(1)
     if code in FIXED:
         return Type(code, FIXED[code])
-    if code in NAMES:
+    if code in NAMES or code == GUIDN:
         return Type(code, reader.number(1))
     if code == NTEXT:
         reader.take(4)
@@ -293,7 +297,7 @@ def read_bytes(reader: Reader, kind: Type) -> Optional[bytes]:
     """A value as it came; None: NULL."""
     if kind.code in FIXED:
         return reader.take(kind.size)
-    if kind.code in NAMES:
+    if kind.code in NAMES or kind.code == GUIDN:
         length = reader.number(1)
         if length not in (0, kind.size):
             raise ProtocolError(f"{reader.what}: a value of {length} bytes for {kind.name}")
@@ -314,9 +318,25 @@ def read_bytes(reader: Reader, kind: Type) -> Optional[bytes]:
 def type_info(kind: Type) -> bytes:
     if kind.code in FIXED:
         return bytes([kind.code])
-    if kind.code in NAMES:
+    if kind.code in NAMES or kind.code in (GUIDN, DATETIME2N):
         return bytes([kind.code, kind.size])
     return struct.pack("<BH", kind.code, kind.size) + COLLATION
+
+
+def _counted(data: bytes) -> bytes:
+    return bytes([len(data)]) + data
+
+
+def guid_bytes(value: Value) -> bytes:
+    assert isinstance(value, str)
+    return uuid.UUID(value).bytes_le
+
+
+def time_bytes(value: Value) -> bytes:
+    """datetime2(7) of milliseconds since 1970: 100 ns since midnight, days since the year 1."""
+    assert isinstance(value, int)
+    days, ms = divmod(value, 86400000)
+    return (ms * 10000).to_bytes(5, "little") + (days + 719162).to_bytes(3, "little")
 
 
 def value_bytes(kind: Type, value: Value, text_size: int) -> bytes:
@@ -327,6 +347,8 @@ def value_bytes(kind: Type, value: Value, text_size: int) -> bytes:
             return b"\0"
         data = int(value).to_bytes(kind.size, "little", signed=kind.name != "bit")
         return data if kind.code in FIXED else bytes([kind.size]) + data
+    if kind.code in (GUIDN, DATETIME2N):
+        return b"\0" if value is None else _counted(guid_bytes(value) if kind.code == GUIDN else time_bytes(value))
     if value is None:
         return struct.pack("<Q", PLP_NULL) if kind.size == MAX else b"\xff\xff"
     assert isinstance(value, str)
@@ -351,6 +373,7 @@ MORE, FAILED, COUNT, ATTN = 0x01, 0x02, 0x10, 0x20
 SELECT, INSERT, DELETE, UPDATE = 0xC1, 0xC3, 0xC4, 0xC5
 DONE, DONEPROC, DONEINPROC = 0xFD, 0xFE, 0xFF
 ENV_DATABASE, ENV_LANGUAGE, ENV_PACKET_SIZE, ENV_COLLATION, ENV_BEGIN, ENV_COMMIT, ENV_ROLLBACK = 1, 2, 4, 7, 8, 9, 10
+ENV_RESET = 18
 VERSION_74 = 0x74000004
 
 

@@ -1,15 +1,17 @@
 // Program.cs: checks the T-SQL of this library without a server.
-//   tsql FOLDER CONTRACT [BAD]
+//   tsql FOLDER CONTRACT [BAD [FOREIGN]]
 // FOLDER has the .sql files, CONTRACT is what contract.c prints, BAD has files that are wrong on purpose. A line a
 // finding; then how much was looked at. Exits 1 when there is a finding.
 //
 // A file of BAD is NAME.WHAT.sql; it stands in for NAME.sql. Its first line is `-- expect RULE: a part of the
 // complaint`, the rest is the file.
+//
+// FOREIGN has statements of other programs on the table. Only what a server would refuse is looked for in these.
 using RenderqTsql;
 
-if (args.Length is not (2 or 3))
+if (args.Length is < 2 or > 4)
 {
-    Console.Error.WriteLine("usage: tsql FOLDER CONTRACT [BAD]");
+    Console.Error.WriteLine("usage: tsql FOLDER CONTRACT [BAD [FOREIGN]]");
     return 2;
 }
 string folder = args[0];
@@ -36,11 +38,27 @@ List<SqlFile> files = paths.Select(p => new SqlFile(p, SqlFile.NameOf(p))).ToLis
 foreach (SqlFile file in files)
     Check(file, findings);
 FormRules.Files(files.Select(f => f.Name), contract, findings, folder);
-List<(string Path, Findings Found)> wrong = args.Length == 3 ? CheckWrong(args[2]) : [];
+List<(string Path, Findings Found)> wrong = args.Length >= 3 ? CheckWrong(args[2]) : [];
 model.Check(schema);
-if (args.Length == 3)
+if (args.Length >= 3)
     SelfTest(wrong, args[2]);
-return Report(files.Count);
+return Report(files.Count + (args.Length == 4 ? CheckForeign(args[3]) : 0));
+
+int CheckForeign(string foreign)
+{
+    string[] theirs = Directory.GetFiles(foreign, "*.sql");
+    foreach (string path in theirs.Order(StringComparer.Ordinal))
+    {
+        var file = new SqlFile(path, SqlFile.NameOf(path), spelled: "dbo.VideoRenderJobs");
+        FormRules.Parse(file, findings);
+        if (file.ParseErrors.Count > 0 || file.Tree == null)
+            continue;
+        NameRules.Variables(file, findings);
+        NameRules.Columns(file, schema, findings);
+        NameRules.States(file, findings);
+    }
+    return theirs.Length;
+}
 
 void Check(SqlFile file, Findings into)
 {

@@ -21,12 +21,12 @@ class SqlFile
     public bool IsMany => Name.EndsWith("_many");
     public string BaseName => IsMany ? Name[..^"_many".Length] : Name;
 
-    // Lines that a test's file has above the real beginning are cut off.
-    public SqlFile(string path, string name, int skipLines = 0)
+    // Lines that a test's file has above the real beginning are cut off. Other programs write the table as spelled.
+    public SqlFile(string path, string name, int skipLines = 0, string spelled = Table)
     {
         Path = path;
         Name = name;
-        Lines = File.ReadAllText(path).Split('\n')[skipLines..];
+        Lines = File.ReadAllText(path).Replace(spelled, Table).Split('\n')[skipLines..];
         Text = string.Join('\n', Lines);
         Marker = Array.IndexOf(Lines, "-- statement");
         foreach ((string version, TSqlParser parser) in Parsers())

@@ -1,0 +1,3 @@
+-- drop: for the tests alone, at their end.
+-- statement
+DROP TABLE dbo.VideoRenderJobs;

@@ -1,0 +1,3 @@
+-- The rendering of ../counts.sql.
+-- statement
+SELECT Status, COUNT(*) FROM "VideoRenderJobs" GROUP BY Status;
