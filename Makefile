@@ -44,7 +44,7 @@ help:
 	@echo "demo-relay              messages through queues and a table, with kills; see examples/relay_demo.c; DEMO_URL"
 	@echo "race                    5,000 jobs, workers killed and paused at random, nothing lost; minutes"
 	@echo "race-relay              2,000 messages in transactions, consumers killed and paused, every effect once"
-	@echo "bench                   figures beside a bare sqlite3 loop; minutes. BENCH_FLAGS=--quick"
+	@echo "bench                   figures beside bare sqlite3 and bare CT-Library; minutes. BENCH_FLAGS=--quick"
 	@echo "check-tsql              the T-SQL parsed and checked; needs .NET"
 	@echo "check-server            the library against the server of RENDERQ_TEST_URL"
 	@echo "check-interop           a C# program with Dapper beside the command, on one table; needs .NET"
@@ -202,6 +202,7 @@ check-valgrind: all tests
 
 .PHONY: check-server
 check-server: tests
+	@[ -n "$$RENDERQ_TEST_URL" ] || { echo "RENDERQ_TEST_URL names no server" >&2; exit 1; }
 	BUILD=$(BUILD) test/check-server.sh
 
 # ---- the race ----
@@ -289,22 +290,31 @@ check-interop: all interop
 	BUILD=$(BUILD) PARTS=dapper test/check-tds.sh
 
 # ---- figures ----
-# One run, ratios to a bare sqlite3 loop. BENCH_FLAGS=--quick takes half a minute; TMPDIR says which disk.
+# One run, ratios to a bare sqlite3 loop and, over the wire, to bare CT-Library. BENCH_FLAGS=--quick takes a minute;
+# TMPDIR says which disk. RENDERQ_TEST_URL names a server to be measured on beside other clients (bench/peers).
 # The benchmark counts the statements that the library begins, so its calls of sqlite3_step() go through its own.
 
 BENCH := $(BUILD)/bench/bench
 BENCH_FLAGS ?=
+PEERS := $(BUILD)/bench/peers
 
-.PHONY: bench
-bench: $(BENCH)
+.PHONY: bench bench-peers
+bench: $(BENCH) $(if $(RENDERQ_TEST_URL),bench-peers)
 	$(BENCH) $(BENCH_FLAGS) --json $(BUILD)/bench.json
+
+# A peer that cannot be built is left out; the benchmark says so.
+bench-peers: export DOTNET_CLI_TELEMETRY_OPTOUT = 1
+bench-peers:
+	-$(DOTNET) build bench/peers/dapper --nologo --verbosity quiet --output $(PEERS)/dapper
+	-mkdir -p $(PEERS)/tedious && cp bench/peers/tedious/* $(PEERS)/tedious && \
+	    cd $(PEERS)/tedious && npm ci --ignore-scripts --no-audit --no-fund --silent
 
 $(BENCH): $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/*.c))) $(STATIC)
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=sqlite3_step $^ $(ENGINE_LIBS) -o $@
 
 $(BUILD)/bench/%.o: bench/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(SQLITE_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
+	$(CC) $(BASE_CFLAGS) -Ilib $(SQLITE_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
 
 # ---- install ----
 # DESTDIR goes in front of every path, and nothing is written outside it. renderq.pc is made here and not by the build,

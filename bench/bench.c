@@ -1,8 +1,9 @@
 /* bench.c: the figures of the README, in one run: `make bench`.
  *
- *     bench [--quick] [--only SECTION] [--json FILE]
+ *     bench [--quick] [--only SECTION] [--source FOLDER] [--json FILE]
  *
- * --quick does a twentieth of the work; --only does one section. Files are kept in a new folder under TMPDIR, which
+ * --quick does a twentieth of the work; --only does one section; --source says where the source tree is,
+ * if not here: the sections over the wire start its test server. Files are kept in a new folder under TMPDIR, which
  * says which disk is measured, and removed at the end, also when the run is interrupted. Exit: 0 whatever the figures
  * are, 1 for wrong arguments, 2 when something failed. */
 #include "bench.h"
@@ -23,6 +24,8 @@ static const struct {
 } sections[] = {
     { "loop", bench_loop },     { "scale", bench_scale },   { "rounds", bench_rounds },
     { "idle", bench_idle },     { "beside", bench_beside }, { "memory", bench_memory },
+    { "trips", bench_trips },   { "cost", bench_cost },     { "handles", bench_handles },
+    { "peers", bench_peers },
 };
 
 /* What the program is when it starts itself as another process. */
@@ -30,14 +33,14 @@ static const struct {
     const char *name;
     void (*run)(const char *path);
 } roles[] = {
-    { "count", role_count }, { "list", role_list }, { "claim", role_claim },
+    { "count", role_count }, { "list", role_list }, { "claim", role_claim }, { "wire", role_wire },
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 static int usage(void)
 {
-    fputs("usage: bench [--quick] [--only SECTION] [--json FILE]\nsections:", stderr);
+    fputs("usage: bench [--quick] [--only SECTION] [--source FOLDER] [--json FILE]\nsections:", stderr);
     for (size_t i = 0; i < COUNT(sections); i++)
         fprintf(stderr, " %s", sections[i].name);
     fputc('\n', stderr);
@@ -116,7 +119,7 @@ static int supervise(const bench_run *run, const char *only, const char *json, c
 int main(int argc, char **argv)
 {
     char folder[4000];
-    bench_run run = { .folder = folder };
+    bench_run run = { .folder = folder, .source = "." };
     const char *only = NULL, *json = NULL, *temporary = getenv("TMPDIR");
     if (argc == 4 && strcmp(argv[1], "--role") == 0)
         return play(argv[2], argv[3]);
@@ -125,6 +128,8 @@ int main(int argc, char **argv)
             run.quick = true;
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
             only = argv[++i];
+        else if (strcmp(argv[i], "--source") == 0 && i + 1 < argc)
+            run.source = argv[++i];
         else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc)
             json = argv[++i];
         else

@@ -15,6 +15,7 @@
 
 typedef struct bench_run {
     const char *folder;         /* for files; removed at the end */
+    const char *source;         /* the source tree */
     bool quick;                 /* everything that counts is a twentieth */
 } bench_run;
 
@@ -30,6 +31,12 @@ void bench_rounds(const bench_run *run);    /* a million jobs through a table of
 void bench_idle(const bench_run *run);      /* claims that find nothing */
 void bench_beside(const bench_run *run);    /* claims while another process counts and lists */
 void bench_memory(const bench_run *run);    /* the claim of a large payload */
+
+/* Over the wire. The first three speak to test/tdsd, the last to the server that RENDERQ_TEST_URL names. */
+void bench_trips(const bench_run *run);     /* how often each call asks the server */
+void bench_cost(const bench_run *run);      /* instructions of a claim and an enqueue, against bare CT-Library */
+void bench_handles(const bench_run *run);   /* memory of an idle handle, against a bare connection */
+void bench_peers(const bench_run *run);     /* calls a second, beside Dapper and tedious */
 
 /* ---- the report (report.c) ---- */
 
@@ -62,6 +69,7 @@ void bare_close(bare *b);
 
 /* The same by the library (ours.c). */
 renderq *ours_open(const char *path, const char *synchronous);
+renderq *ours_open_url(const char *url);
 void ours_create(const char *path);                     /* the file and its table, for either side */
 void ours_enqueue(renderq *h, size_t n, size_t batch);
 void ours_claim(renderq *h, size_t n, double *took_s);  /* claims, under WORKER; took_s: NULL, or n times */
@@ -128,6 +136,7 @@ pid_t start_role(const char *role, const char *path, int *out);
 void role_count(const char *path);      /* "count": statistics until it is killed */
 void role_list(const char *path);       /* "list": lists until it is killed */
 void role_claim(const char *path);      /* "claim": one claim; prints its peak of memory in kB */
+void role_wire(const char *task);       /* "wire": see wire_roles.c */
 
 /* Statements begun by this program's connections, the library's included. */
 uint64_t statements_begun(void);

@@ -21,6 +21,16 @@ void ours_check(renderq *h, renderq_status status, const char *doing)
         die("%s: %s: %s", doing, renderq_strstatus(status), renderq_errmsg(h));
 }
 
+renderq *ours_open_url(const char *url)
+{
+    renderq_options options = RENDERQ_INIT(renderq_options);
+    options.worker = WORKER;
+    renderq *h;
+    renderq_status status = renderq_open(url, &options, &h);
+    ours_check(h, status, "open");
+    return h;
+}
+
 renderq *ours_open(const char *path, const char *synchronous)
 {
     char url[4200] = "sqlite:";
@@ -28,12 +38,7 @@ renderq *ours_open(const char *path, const char *synchronous)
     for (; *path && at < sizeof url - 40; path++)
         at += (size_t)sprintf(url + at, strchr("%?#", *path) ? "%%%02X" : "%c", (unsigned char)*path);
     sprintf(url + at, "?synchronous=%s", synchronous);
-    renderq_options options = RENDERQ_INIT(renderq_options);
-    options.worker = WORKER;
-    renderq *h;
-    renderq_status status = renderq_open(url, &options, &h);
-    ours_check(h, status, "open");
-    return h;
+    return ours_open_url(url);
 }
 
 void ours_create(const char *path)

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIGURES_MAX 64
+#define FIGURES_MAX 128
 #define NAME_WIDTH "50"
 
 typedef struct group {

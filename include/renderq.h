@@ -459,8 +459,9 @@ renderq_status renderq_list(renderq *h, const renderq_filter *filter, renderq_jo
 renderq_status renderq_cancel(renderq *h, const char *queue, const renderq_id *id);
 
 /* Queues a job again that is DeadLetter, Cancelled or Completed, with its failures forgotten.
- * Returns OK (also if it is Queued already), EMPTY, LOST, DUPLICATE (a live job holds its dedup key; *holder,
- * which may be NULL, receives its id), or one marked [any]. */
+ * Returns OK (also if it is Queued already), EMPTY, LOST (after a lost reply also where it is Completed: perhaps
+ * since this call queued it), DUPLICATE (a live job holds its dedup key; *holder, which may be NULL, receives its id),
+ * or one marked [any]. */
 renderq_status renderq_retry(renderq *h, const char *queue, const renderq_id *id, renderq_id *holder);
 
 typedef struct renderq_retried {

@@ -144,17 +144,34 @@ static renderq_status take_retried(void *arg, size_t item, const rq_value *colum
     return RENDERQ_OK;
 }
 
+/* A job that is Completed when this is asked again may be so because the first ask counted; to queue it once more would
+ * be to do it twice. So then only what is certainly not done is queued. *lost: whether a reply was lost. */
+static renderq_status ask_retry(renderq *h, const rq_queue *queue, const rq_guid *id, outcome *o, bool *lost)
+{
+    renderq_status status;
+    rq_try tries = rq_first_try(h);
+    bool still_cancelled = false;
+    do {
+        rq_value values[] = { rq_guid_value(id), rq_number(tries.maybe && !still_cancelled) };
+        *o = (outcome){ .seen = false };
+        status = rq_run(h, queue, RQ_RETRY, values, 1, take_retried, o);
+        still_cancelled = status == RENDERQ_OK && values[1].number && o->said == RQ_THERE
+                          && o->state == RENDERQ_CANCELLED;
+    } while (still_cancelled || rq_again(h, &tries, &status));
+    *lost = tries.maybe;
+    return status;
+}
+
 renderq_status renderq_retry(renderq *h, const char *name, const renderq_id *id, renderq_id *holder)
 {
     rq_queue room;
     const rq_queue *queue;
     rq_guid guid;
     outcome o = { .seen = false };
+    bool lost = false;
     renderq_status status = enter_to_change(h, name, &room, &queue, id, &guid);
-    if (status != RENDERQ_OK)
-        return status;
-    rq_value values[] = { rq_guid_value(&guid), rq_number(0) };
-    status = ask(h, queue, RQ_RETRY, values, 1, take_retried, &o);
+    if (status == RENDERQ_OK)
+        status = ask_retry(h, queue, &guid, &o, &lost);
     if (status != RENDERQ_OK)
         return status;
     if (o.seen && o.said == RQ_HELD) {
@@ -166,6 +183,9 @@ renderq_status renderq_retry(renderq *h, const char *name, const renderq_id *id,
                         id->text);
     }
     o.said = o.said == RQ_DONE;
+    if (lost && o.seen && !o.said && o.state == RENDERQ_COMPLETED)
+        return rq_fault(h, RENDERQ_LOST, "job %s is Completed, perhaps since this call queued it, for a reply was lost: "
+                        "look at it, and retry it again if it still has to be", id->text);
     return judge(h, queue, id, &o, RENDERQ_QUEUED, "retried");
 }
 
@@ -232,13 +252,16 @@ renderq_status renderq_retry_dead(renderq *h, const char *name, renderq_retried 
     if (!p)
         return rq_fault(h, RENDERQ_NOMEM, "out of memory; nothing was done");
     counts.retried = counts.duplicates = 0;
-    status = read_page(h, queue, NULL, p);
-    while (status == RENDERQ_OK && p->n > 0) {
-        rq_guid last = p->ids[p->n - 1];
-        status = retry_page(h, queue, p, &counts);
-        if (status == RENDERQ_OK)
-            status = read_page(h, queue, &last, p);
-    }
+    rq_guid last;
+    bool later = false;
+    do {
+        status = read_page(h, queue, later ? &last : NULL, p);
+        if (status == RENDERQ_OK && p->n > 0) {
+            last = p->ids[p->n - 1];
+            later = true;
+            status = retry_page(h, queue, p, &counts);
+        }
+    } while (status == RENDERQ_OK && p->n == BATCH);
     free(p);
     if (given)
         rq_give_item(given, 0, &counts, sizeof counts);
@@ -324,7 +347,7 @@ renderq_status renderq_purge(renderq *h, const char *name, int64_t older_than_s,
             status = rq_run(h, queue, RQ_PURGE, values, 1, add_count, &batch);
         } while (rq_again(h, &tries, &status));
         all += status == RENDERQ_OK ? batch : 0;
-    } while (status == RENDERQ_OK && batch > 0);
+    } while (status == RENDERQ_OK && batch >= BATCH);      /* it deletes as many of each kind */
     if (deleted)
         *deleted = all;
     return status;

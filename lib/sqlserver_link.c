@@ -415,6 +415,7 @@ static bool bind_column(CS_COMMAND *command, size_t i, rq_type type, cell *c)
     CS_DATAFMT format;
     memset(&format, 0, sizeof format);
     bool text = type == RQ_TEXT || type == RQ_GUID;
+    c->large = NULL;
     format.datatype = text ? CS_CHAR_TYPE : CS_BIGINT_TYPE;
     format.format = CS_FMT_UNUSED;
     format.count = 1;
@@ -665,7 +666,7 @@ renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *par
                             doing);
     if (to) {
         to->refused = RENDERQ_OK;
-        r.cells = calloc(r.n, sizeof *r.cells);
+        r.cells = malloc(r.n * sizeof *r.cells);        /* binding and fetching fill them */
         if (!r.cells)
             return rq_error_set(conn->base.session->error, RENDERQ_NOMEM, 0, "%s: out of memory; nothing was done",
                                 doing);

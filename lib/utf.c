@@ -129,9 +129,16 @@ size_t rq_utf16le(const char *text, size_t len, unsigned char *out)
 {
     static const unsigned char first_bits[] = { 0, 0x7F, 0x1F, 0x0F, 0x07 };
     unsigned char *end = out;
-    size_t n;
 
-    for (size_t at = 0; at < len && (n = character(text + at, len - at)) > 0 && n < sizeof first_bits; at += n) {
+    for (size_t at = 0, n; at < len; at += n) {
+        n = ascii_run(text + at, len - at);
+        for (size_t i = 0; i < n; i++)
+            end = put_unit(end, (unsigned char)text[at + i]);
+        if (n > 0)
+            continue;
+        n = character(text + at, len - at);
+        if (n == 0 || n >= sizeof first_bits)
+            break;
         unsigned code = (unsigned char)text[at] & first_bits[n];
         for (size_t i = 1; i < n; i++)
             code = code << 6 | ((unsigned char)text[at + i] & 0x3F);

@@ -5,25 +5,49 @@
 #
 # What it drops: each test of the conformance suite makes one table, conformance_PID_NUMBER, in the user's default schema,
 # and drops it again; first it drops what a run that was killed may have left under that name. One test makes tables whose
-# names begin with "conformance " and are odd on purpose, in the same way. No other table is written to or dropped.
-# BUILD: where the programs are. WRAP: a command to run each of them under (valgrind).
-# PARTS: conformance; all of them if it is not set.
+# names begin with "conformance " and are odd on purpose, in the same way. The race and the faults make a table each,
+# dbo.race_PID and dbo.faults_PID, and drop it when all was well. No other table is written to or dropped.
+# BUILD: where the programs are. WRAP: a command to run the suite under (valgrind).
+# PARTS: conformance, race, faults; all of them if it is not set.
 # CONFORMANCE_GROUPS: which groups of that suite; all of them if it is not set.
+# JOBS: of the race; from 1,000 on it wants to see every kind of fate. WORKERS. DEADLINE: seconds that a request may take
+# while connections are lost.
 set -eu
 SOURCE=${SOURCE:-$(cd "$(dirname "$0")/.." && pwd)}
 BUILD=$(cd "${BUILD:-$SOURCE/build}" && pwd)
-PARTS=${PARTS:-conformance}
+PARTS=${PARTS:-conformance race faults}
+JOBS=${JOBS:-1000}
+WORKERS=${WORKERS:-8}
 
 if [ -z "${RENDERQ_TEST_URL:-}" ]; then
     echo "check-server: RENDERQ_TEST_URL names no server; nothing was tested against one"
     exit 0
 fi
 unset RENDERQ_TDSD_FILE
+export BUILD
 failed=""
 
 conformance() {
     # shellcheck disable=SC2086  # WRAP is a command with its arguments, GROUPS a list
     ${WRAP:-} "$BUILD/test/conformance/conformance" "$RENDERQ_TEST_URL" ${CONFORMANCE_GROUPS:-}
+}
+
+# The URL, with another queue.
+with_queue() {
+    base=${RENDERQ_TEST_URL%%\?*}
+    others=$(printf '%s' "${RENDERQ_TEST_URL#"$base"}" | tr -d '?' | tr '&' '\n' | grep -v '^queue=' | tr '\n' '&')
+    printf '%s?%squeue=%s' "$base" "${others%&}${others:+&}" "$1"
+}
+
+race() {
+    "$BUILD/test/race/race" --jobs "$JOBS" --workers "$WORKERS" --seconds 900 --poison --drop \
+        "$(with_queue "dbo.race_$$")"
+}
+
+# The race while connections are lost.
+faults() {
+    DEADLINE=${DEADLINE:-10} "$SOURCE/test/proxy/race.sh" "$(with_queue "dbo.faults_$$")" --jobs "$JOBS" \
+        --workers "$WORKERS" --seconds 900 --poison --drop
 }
 
 for part in $PARTS; do

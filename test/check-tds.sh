@@ -2,12 +2,12 @@
 # The SQL Server driver over TDS, through FreeTDS, against the test server of test/tdsd: the conformance suite, what only
 # the wire shows (test/sqlserver), and the server's own tests. It proves nothing about T-SQL.
 # BUILD: where the programs are. SOURCE: the source tree. WRAP: a command to run each of them under (valgrind).
-# PARTS: conformance, interop, wire, faults, server; these if it is not set. And dapper, which needs .NET: `make
+# PARTS: conformance, interop, wire, faults, proxy, server; these if it is not set. And dapper, which needs .NET: `make
 # check-interop`.
 set -eu
 SOURCE=${SOURCE:-$(cd "$(dirname "$0")/.." && pwd)}
 BUILD=$(cd "${BUILD:-$SOURCE/build}" && pwd)
-PARTS=${PARTS:-conformance interop wire faults server}
+PARTS=${PARTS:-conformance interop wire faults proxy server}
 
 for tool in python3 openssl; do
     if ! command -v $tool > /dev/null; then
@@ -118,6 +118,14 @@ faults() {
     wait $others || status=1
     cat "$WORK/faults"
     return $status
+}
+
+# The race while connections are lost.
+proxy() {
+    start_server || return 1
+    BUILD=$BUILD TMPDIR=$WORK "$SOURCE/test/proxy/race.sh" "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" \
+        --jobs 300 --poison || { stop_server; return 1; }
+    stop_server
 }
 
 server() {

@@ -311,6 +311,45 @@ static void a_retry_whose_job_was_taken_meanwhile(void **state)
     renderq_close(f);
 }
 
+static void taken_again_and_done(void *arg)
+{
+    between *b = arg;
+    taken_again(b);
+    expect_ok(b->s->h, renderq_complete(b->s->h, b->taken, "again"));
+}
+
+/* Asked again, it must not be the reason that the job is done a third time. */
+static void a_retry_whose_job_was_done_meanwhile(void **state)
+{
+    suite *s = *state;
+    static const renderq_state states[] = { RENDERQ_DEAD_LETTER, RENDERQ_CANCELLED, RENDERQ_COMPLETED };
+    for (size_t i = 0; i < count_of(states); i++) {
+        between b = { .s = s, .id = put_in_state(s, states[i]) };
+        renderq *f = lose(s, FAULT_AFTER, taken_again_and_done, &b);
+        expect(f, RENDERQ_LOST, renderq_retry(f, NULL, &b.id, NULL));
+        assert_non_null(strstr(renderq_errmsg(f), "look at it"));
+        assert_int_equal(b.done, 1);
+        expect_status(s, &b.id, "Completed");
+        expect_text(s, &b.id, "OutputUrl", "again");
+        renderq_job_free(b.taken);
+        renderq_close(f);
+    }
+}
+
+/* What is not done cannot have been done by the first ask. */
+static void a_retry_that_did_not_count(void **state)
+{
+    suite *s = *state;
+    static const renderq_state states[] = { RENDERQ_DEAD_LETTER, RENDERQ_CANCELLED };
+    for (size_t i = 0; i < count_of(states); i++) {
+        between b = { .s = s, .id = put_in_state(s, states[i]) };
+        renderq *f = lose(s, FAULT_BEFORE, NULL, NULL);
+        expect_ok(f, renderq_retry(f, NULL, &b.id, NULL));
+        expect_status(s, &b.id, "Queued");
+        renderq_close(f);
+    }
+}
+
 static void a_retry_whose_key_was_taken_meanwhile(void **state)
 {
     suite *s = *state;
@@ -452,6 +491,8 @@ int run_repeat(void)
         TEST(an_enqueue_that_was_done_meanwhile),
         TEST(an_enqueue_that_came_second),
         TEST(a_retry_whose_job_was_taken_meanwhile),
+        TEST(a_retry_whose_job_was_done_meanwhile),
+        TEST(a_retry_that_did_not_count),
         TEST(a_retry_whose_key_was_taken_meanwhile),
         TEST(a_refused_link_is_tried_again),
         TEST(retries_run_out),

@@ -11,7 +11,7 @@
 
 const char *const race_steps[STEPS] = {
     "enqueue", "claim",  "start", "renew", "resume", "complete", "fail",    "release",
-    "cancel",  "retry",  "reap",  "kill",  "pause",  "continue", "poisoned",
+    "cancel",  "retry",  "reap",  "kill",  "pause",  "continue", "poisoned", "ghost", "broke",
 };
 
 /* ---- clock, dice, connection ---- */
@@ -43,17 +43,6 @@ void race_pause_until_us(const race *r, int64_t at_us)
         continue;
 }
 
-renderq *race_connect(const race *r, const char *name)
-{
-    renderq_options options = RENDERQ_INIT(renderq_options);
-    options.worker = name;
-    renderq *h;
-    renderq_status status = renderq_open(r->url, &options, &h);
-    if (status == RENDERQ_OK)
-        return h;
-    printf("%s: open: %s: %s\n", name, renderq_strstatus(status), renderq_errmsg(h));
-    exit(3);
-}
 
 /* splitmix64 */
 static uint64_t dice_roll(dice *d)
@@ -89,6 +78,7 @@ void audit_open(audit *a, const race *r, const char *name)
     char path[400];
     snprintf(path, sizeof path, "%s/%s", r->folder, name);
     a->race = r;
+    a->name = name;
     a->call = 0;
     a->len = 0;
     a->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
@@ -156,14 +146,53 @@ void audit_write(audit *a)
     a->len = 0;
 }
 
-void audit_note(audit *a, race_step step, const char *process)
+void audit_aside(audit *a, race_step step, const char *process)
 {
-    audit_begin(a);
-    add(a, "%lld %u.0 note %s %s\n", (long long)a->at_us, a->call, race_steps[step], process);
+    add(a, "%lld %u.0 note %s %s\n", (long long)race_now_us(a->race), a->call, race_steps[step], process);
     audit_write(a);
 }
 
-/* ---- the call that all of them make ---- */
+void audit_note(audit *a, race_step step, const char *process)
+{
+    audit_begin(a);
+    audit_aside(a, step, process);
+}
+
+/* ---- the calls that all of them make ---- */
+
+#define OPEN_S 30       /* where connections are cut, the first may be */
+
+static void note_line(renderq_log_level level, const char *line, void *arg)
+{
+    static const char ghost[] = "the reply to a claim ", broke[] = "the connection broke";
+    audit *a = arg;
+    (void)level;
+    if (strncmp(line, ghost, sizeof ghost - 1) == 0)
+        audit_aside(a, STEP_GHOST, a->name);
+    if (strncmp(line, broke, sizeof broke - 1) == 0)
+        audit_aside(a, STEP_BROKE, a->name);
+}
+
+renderq *race_connect(const race *r, const char *name, audit *a)
+{
+    renderq_options options = RENDERQ_INIT(renderq_options);
+    options.worker = name;
+    options.command_s = r->deadline_s;
+    options.log = a ? note_line : NULL;
+    options.log_arg = a;
+    int64_t until_us = race_now_us(r) + OPEN_S * INT64_C(1000000);
+    for (;;) {
+        renderq *h;
+        renderq_status status = renderq_open(r->url, &options, &h);
+        if (status == RENDERQ_OK)
+            return h;
+        if (!r->faults || status == RENDERQ_INVALID || race_now_us(r) > until_us) {
+            printf("%s: open: %s: %s\n", name, renderq_strstatus(status), renderq_errmsg(h));
+            exit(3);
+        }
+        renderq_close(h);
+    }
+}
 
 void race_reap(renderq *h, audit *a)
 {

@@ -89,10 +89,13 @@ typedef struct line {
 
 typedef struct reading {
     history *to;
+    race_op *ghosts;
+    size_t n_ghosts;
     const char *name;
     size_t call_at, call_len;           /* the ops of the call that is under way */
     unsigned call;
     int answers, of;
+    bool broke;                         /* in that call */
     bool wrong;
 } reading;
 
@@ -143,6 +146,7 @@ static void take_ask(reading *in, const line *l, const char *text)
         in->call = l->call;
         in->call_at = t->n_ops;
         in->answers = in->of = 0;
+        in->broke = false;
     }
     race_op op = { .step = step_named(l->step), .status = RENDERQ_OK, .maybe = true, .before_us = l->at_us,
                    .after_us = RACE_NEVER_US, .actor = number_of(t, in->name), .job = number_of(t, l->job),
@@ -177,6 +181,8 @@ static void take_got(reading *in, const line *l, const char *text)
     op->status = (renderq_status)status_named(l->status);
     op->maybe = op->status == RENDERQ_UNCERTAIN;
     op->after_us = op->maybe ? RACE_NEVER_US : l->at_us;
+    op->doubtful = op->status == RENDERQ_LOST
+                   && (in->broke || l->at_us - op->before_us > in->to->deadline_us - RACE_SLACK_US);
     op->retries = l->retries;
     op->max_retries = l->max_retries > 0 ? l->max_retries : 0;
     op->got = text;
@@ -192,10 +198,29 @@ static void take_got(reading *in, const line *l, const char *text)
     in->of = l->of;
 }
 
+/* The claim that is under way asked before, and may be answered by what it asked now; that request is still about. */
+static void take_ghost(reading *in)
+{
+    race_op op = in->to->ops[in->call_at];
+    op.ghost = op.maybe = true;
+    in->ghosts = grow(in->ghosts, in->n_ghosts, sizeof *in->ghosts);
+    in->ghosts[in->n_ghosts++] = op;
+}
+
 static void take_note(reading *in, const line *l)
 {
     history *t = in->to;
     race_step step = step_named(l->step);
+    if (step == STEP_BROKE) {
+        in->broke = true;
+        return;
+    }
+    if (step == STEP_GHOST) {
+        in->wrong = in->call_len == 0 || t->ops[in->call_at].step != STEP_CLAIM;
+        if (!in->wrong)
+            take_ghost(in);
+        return;
+    }
     int process = number_of(t, l->text);
     t->kills += step == STEP_KILL;
     t->poisoned += step == STEP_POISONED;
@@ -252,6 +277,10 @@ static bool read_audit(history *t, const char *folder, const char *name)
             return false;
         }
     }
+    for (size_t i = 0; i < in.n_ghosts; i++)
+        add_op(t, &in.ghosts[i]);
+    t->n_ghosts += (int)in.n_ghosts;
+    free(in.ghosts);
     if (in.answers < in.of && t->ops[in.call_at].step == STEP_CLAIM) {
         race_op rest = t->ops[in.call_at];
         rest.maybe = true;
@@ -425,7 +454,7 @@ static void count_others(history *t)
 {
     for (size_t i = 0; i < t->n_ops; i++) {
         const race_op *op = &t->ops[i];
-        t->unheard += op->maybe;
+        t->unheard += op->maybe && !op->ghost;
         t->duplicates += op->step == STEP_ENQUEUE && op->status == RENDERQ_DUPLICATE;
         if (op->step == STEP_REAP && op->status == RENDERQ_OK && !op->maybe) {
             t->reaped_returned += op->retries;
@@ -444,6 +473,19 @@ static void give_ops(history *t)
     for (size_t i = 0; i < t->n_jobs; i++)
         if (t->jobs[i].n > 1)
             qsort(t->jobs[i].ops, t->jobs[i].n, sizeof *t->jobs[i].ops, by_time);
+}
+
+static bool ends_lease(const race_op *op)
+{
+    return op->step == STEP_COMPLETE || op->step == STEP_FAIL || op->step == STEP_RELEASE;
+}
+
+static void mark_again(const race_job *job)
+{
+    for (size_t i = 0; i < job->n; i++)
+        for (size_t k = 0; ends_lease(job->ops[i]) && k < i && !job->ops[i]->again; k++)
+            job->ops[i]->again = job->ops[k]->step == job->ops[i]->step && job->ops[k]->lease == job->ops[i]->lease
+                                 && job->ops[k]->status == RENDERQ_OK && !job->ops[k]->maybe;
 }
 
 static bool take_jobs(history *t, renderq *h)
@@ -467,6 +509,7 @@ bool history_read(history *t, const race *r, renderq *h)
     memset(t, 0, sizeof *t);
     t->texts = must(calloc(1, sizeof *t->texts));
     make_slots(t->texts, 1024);
+    t->deadline_us = r->deadline_s ? r->deadline_s * INT64_C(1000000) : RACE_NEVER_US;
     if (!read_audits(t, r->folder) || !take_jobs(t, h))
         return false;
     count_others(t);
@@ -474,6 +517,8 @@ bool history_read(history *t, const race *r, renderq *h)
     add_witnesses(t);
     add_claims(t);          /* from here on the ops stay where they are */
     give_ops(t);
+    for (size_t i = 0; r->faults && i < t->n_jobs; i++)
+        mark_again(&t->jobs[i]);
     return true;
 }
 

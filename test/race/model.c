@@ -17,13 +17,16 @@
 #define HIDDEN_MAX  3                   /* unheard claims of one job */
 #define ANONYMOUS   (-2)                /* the lease of an unheard claim, or start; then -3, ... */
 
-typedef struct situation {
+typedef struct situation {              /* compared by its bytes: there is no gap in it */
     int64_t now_us, due_us, lease_us;   /* the moment; when a delay is over; when the lease may be reaped */
+    int64_t untold_us;                  /* by then the row no longer tells what was done under `untold` */
     uint64_t done;                      /* of the window, from `first` on */
     size_t first;
     int state;                          /* a renderq_state; 0: not enqueued yet */
     int retries, lease, worker, url, started, hidden;
-    int gap;                            /* always 0: it is compared by its bytes, and would have one here */
+    int ghost;                          /* the lease is one that nobody has in hand */
+    int ended;                          /* the lease under which it was failed or released last, until it is cleared */
+    int untold;                         /* a lease under which something was done and told LOST; -1: none */
 } situation;
 
 typedef struct search {
@@ -62,8 +65,8 @@ static void begin_lease(situation *s)
 
 static void end_lease(situation *s)
 {
-    s->lease = s->worker = -1;
-    s->started = 0;
+    s->lease = s->worker = s->ended = -1;
+    s->started = s->ghost = 0;
 }
 
 static void count_failure(const race_job *job, situation *s, int64_t delay_ms)
@@ -86,6 +89,7 @@ static bool take(situation *s, int lease, int worker, bool unstarted)
     else if (s->state != RENDERQ_QUEUED)
         return false;
     s->state = RENDERQ_PROCESSING;
+    s->ended = -1;
     s->lease = lease;
     s->worker = worker;
     s->started = !unstarted;
@@ -99,9 +103,20 @@ static bool claim(const race_job *job, const race_op *op, situation *s)
            && op->text == job->name && take(s, op->lease, op->actor, op->number != 0);
 }
 
+/* Whether the row still says that this was done under this lease. */
+static bool was_done(const race_op *op, const situation *s)
+{
+    bool waits = s->state == RENDERQ_SCHEDULED || s->state == RENDERQ_QUEUED || s->state == RENDERQ_DEAD_LETTER;
+    if (op->step == STEP_COMPLETE)
+        return s->state == RENDERQ_COMPLETED && s->url == op->lease;
+    return waits && s->ended == op->lease && s->retries == op->retries + (op->step == STEP_FAIL);
+}
+
 static bool by_owner(const race_job *job, const race_op *op, situation *s)
 {
     bool mine = s->state == RENDERQ_PROCESSING && s->lease == op->lease;
+    if (op->again && op->status == RENDERQ_OK)
+        return was_done(op, s);
     if (mine != (op->status == RENDERQ_OK) || !mine)
         return !mine && op->status == RENDERQ_LOST;
     if (op->step == STEP_START || op->step == STEP_RENEW)
@@ -118,9 +133,11 @@ static bool by_owner(const race_job *job, const race_op *op, situation *s)
         s->lease = -1;
     } else if (op->step == STEP_FAIL) {
         count_failure(job, s, op->number);
+        s->ended = op->lease;
     } else if (op->step == STEP_RELEASE) {
         wait_or_queue(s, op->number);
         end_lease(s);
+        s->ended = op->lease;
     }
     return true;
 }
@@ -141,6 +158,8 @@ static bool retry(const race_job *job, const race_op *op, situation *s)
         return ended(s) && job->key >= 0;
     if (!ended(s))
         return (op->status == RENDERQ_OK) == (s->state == RENDERQ_QUEUED);
+    if (op->doubtful && op->status == RENDERQ_LOST && s->state == RENDERQ_COMPLETED)
+        return true;                    /* it did not dare */
     wait_or_queue(s, 0);
     end_lease(s);
     s->retries = 0;
@@ -196,6 +215,16 @@ static bool happens_by_itself(const race_job *job, situation *s)
         wait_or_queue(s, 0);
         end_lease(s);
     }
+    return true;
+}
+
+/* What a ghost took is given back, and counts nothing, by the next claim of its handle. */
+static bool is_given_back(situation *s)
+{
+    if (s->state != RENDERQ_PROCESSING || !s->ghost)
+        return false;
+    wait_or_queue(s, 0);
+    end_lease(s);
     return true;
 }
 
@@ -263,24 +292,62 @@ static int64_t until(const search *f, const situation *s, bool *all_done)
 
 static bool reaches_row(search *f, const situation *s);
 
+/* Call i, answered so, comes next. *idle: it changed nothing, and not even the time. */
+static bool after_this(search *f, const situation *s, size_t i, const race_op *op, int64_t until_us, bool *idle)
+{
+    situation next = *s, same = *s;
+    *idle = false;
+    if (!apply(f->job, op, &next) || next.now_us > until_us)
+        return false;
+    set_done(&next, i);
+    same.done = next.done;
+    same.first = next.first;
+    *idle = memcmp(&same, &next, sizeof same) == 0;
+    return reaches_row(f, &next);
+}
+
+/* It was done, and then told LOST when it was asked again: because something had come after it that hid it. */
+static bool after_this_unheard(search *f, const situation *s, size_t i, int64_t until_us)
+{
+    race_op op = *f->job->ops[i];
+    situation next = *s;
+    op.status = RENDERQ_OK;
+    op.maybe = true;
+    if (!apply(f->job, &op, &next) || next.now_us > until_us)
+        return false;
+    set_done(&next, i);
+    if (op.lease >= 0) {
+        next.untold = next.state == RENDERQ_PROCESSING ? next.lease : op.lease;
+        next.untold_us = op.after_us;
+    }
+    return reaches_row(f, &next);
+}
+
+/* False: the row went on telling, and the repeat should have seen it. */
+static bool was_hidden(situation *s)
+{
+    bool told = s->state == RENDERQ_COMPLETED ? s->url == s->untold
+                                              : s->lease == s->untold || s->ended == s->untold;
+    if (s->untold == -1 || (told && s->now_us <= s->untold_us))
+        return true;
+    s->untold = -1;
+    s->untold_us = 0;
+    return !told;
+}
+
 static bool after_a_call(search *f, const situation *s, int64_t until_us)
 {
     for (size_t i = s->first; i < f->job->n && i - s->first < WINDOW; i++) {
         const race_op *op = f->job->ops[i];
+        bool idle;
         if (op->before_us > until_us)
             break;
-        situation next = *s;
-        if (is_done(s, i) || !apply(f->job, op, &next) || next.now_us > until_us)
+        if (is_done(s, i))
             continue;
-        set_done(&next, i);
-        if (reaches_row(f, &next))
+        if (after_this(f, s, i, op, until_us, &idle) || (op->doubtful && after_this_unheard(f, s, i, until_us)))
             return true;
-        /* It changed nothing, and not even the time: if there is an order, there is one that begins with it. */
-        situation same = *s;
-        same.done = next.done;
-        same.first = next.first;
-        if (memcmp(&same, &next, sizeof same) == 0 && !op->maybe)
-            return false;
+        if (idle && !op->maybe && !op->doubtful)
+            return false;       /* if there is an order, there is one that begins with it */
     }
     return false;
 }
@@ -295,17 +362,21 @@ static bool after_an_unheard_claim(search *f, const situation *s, int64_t until_
             || next.now_us > until_us)
             continue;
         next.hidden++;
+        next.ghost = op->ghost;
         if (reaches_row(f, &next))
             return true;
     }
     return false;
 }
 
-static bool reaches_row(search *f, const situation *s)
+static bool reaches_row(search *f, const situation *came_to)
 {
     bool all_done;
+    situation here = *came_to, *s = &here;
     int64_t until_us = until(f, s, &all_done);
-    if (all_done && is_row(f->job, s)) {
+    if (!was_hidden(s))
+        return false;
+    if (all_done && s->untold == -1 && is_row(f->job, s)) {
         f->hidden = s->hidden;
         return true;
     }
@@ -322,6 +393,9 @@ static bool reaches_row(search *f, const situation *s)
     if (happens_by_itself(f->job, &next) && next.now_us <= until_us && reaches_row(f, &next))
         return true;
     next = *s;
+    if (is_given_back(&next) && reaches_row(f, &next))
+        return true;
+    next = *s;
     if (s->first < f->job->n && f->job->ops[s->first]->maybe) {
         set_done(&next, s->first);      /* that one never happened */
         if (reaches_row(f, &next))
@@ -334,7 +408,7 @@ bool model_explains(history *t, const race_job *job, char *why, size_t size)
 {
     search f = { .t = t, .job = job };
     for (f.hidden_max = 0; f.hidden_max <= HIDDEN_MAX; f.hidden_max++) {
-        situation start = { .lease = -1, .worker = -1, .url = -1 };
+        situation start = { .lease = -1, .worker = -1, .url = -1, .ended = -1, .untold = -1 };
         f.tries = 0;
         if (reaches_row(&f, &start)) {
             t->claims_used += f.hidden;

@@ -8,6 +8,7 @@
 
 #define LOOK_US     200000
 #define PATIENCE_MS 1000
+#define CLAIMS_EACH 4               /* the workers' claims for each time it meddles: or they would get nothing done */
 
 typedef struct seen {
     renderq_id id;
@@ -104,8 +105,9 @@ int operator_main(const race *r)
 {
     operator o = { .race = r, .dice = dice_for(r, "operator") };
     audit_open(&o.audit, r, "operator");
-    o.h = race_connect(r, "operator");
+    o.h = race_connect(r, "operator", &o.audit);
     int64_t look_at_us = 0;
+    int meddled = 0;
     while (race_phase(r) != RACE_OVER) {
         bool play = race_phase(r) == RACE_PLAY;
         if (race_now_us(r) >= look_at_us) {
@@ -114,8 +116,10 @@ int operator_main(const race *r)
                 hurry(&o);
             look_at_us = race_now_us(r) + LOOK_US;
         }
-        if (play)
+        if (play && meddled * CLAIMS_EACH <= __atomic_load_n(&r->board->claims, __ATOMIC_ACQUIRE)) {
             meddle(&o);
+            meddled++;
+        }
         race_pause(dice_within(&o.dice, 10, 50));
     }
     renderq_close(o.h);

@@ -85,7 +85,7 @@ int producer_main(const race *r, const char *name, int jobs, bool poison)
 {
     producer p = { .race = r, .name = name, .dice = dice_for(r, name) };
     audit_open(&p.audit, r, name);
-    p.h = race_connect(r, name);
+    p.h = race_connect(r, name, &p.audit);
     if (poison)
         enqueue(&p, 1, true);
     while (jobs > 0 && race_phase(r) == RACE_PLAY) {

@@ -1,11 +1,12 @@
 /* race.c: the race that nobody loses.
  *
- *     race [--jobs N] [--workers N] [--seed N] [--seconds N] [--poison] URL
+ *     race [--jobs N] [--workers N] [--seed N] [--seconds N] [--poison] [--faults] [--deadline S] [--drop] URL
  *
  * Two producers enqueue jobs into an empty queue, workers claim them, an operator cancels and retries, and this process
  * kills workers at random by SIGKILL, and pauses them by SIGSTOP until their leases have run out. With --poison one of
  * the jobs kills whoever works on it. Each process writes down every call before and after it in a file of its own.
- * When all jobs have ended, those files and the rows are laid beside each other (verify.c). Exit: 0 all of it is true,
+ * With --faults connections may break at any moment (test/proxy), and no call may show it; --deadline is how long a
+ * request may take. --drop drops the table at the end, on SQL Server. When all jobs have ended, those files and the rows are laid beside each other (verify.c). Exit: 0 all of it is true,
  * 1 something is not, 2 usage. */
 #include "race.h"
 
@@ -20,8 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "handle.h"
+#include "sqlserver.h"
+
 #define PRODUCERS   2
 #define LOOK_MS     10
+#define CALLS_BEFORE 10
 
 typedef struct player {
     enum { NOBODY, WORKER, PRODUCER, OPERATOR } part;
@@ -62,7 +67,7 @@ static void start(stage *s, int index)
         snprintf(who->name, sizeof who->name, "worker-%d.%d", index - PRODUCERS, ++who->lives);
     who->killed = false;
     if (who->part == WORKER)
-        s->race->board->orders[index - PRODUCERS] = 0;
+        s->race->board->orders[index - PRODUCERS] = s->race->board->calls[index - PRODUCERS] = 0;
     fflush(NULL);
     who->pid = fork();
     if (who->pid == 0) {
@@ -169,13 +174,14 @@ static void wake_all(stage *s, int64_t now_us)
 }
 
 /* Kills a worker, mostly in its next call; or pauses one, mostly at any moment, since one that is paused in a call may
- * hold the lock that all others wait for. */
+ * hold the lock that all others wait for. Who has hardly begun is spared: a slow server would see nothing but logins. */
 static void act(stage *s)
 {
     int worker = dice_within(&s->dice, 0, s->race->workers - 1);
     player *who = &s->players[PRODUCERS + worker];
     bool pause = dice_chance(&s->dice, 60), in_call = dice_chance(&s->dice, pause ? 20 : 75);
     bool spare = who->paused && !dice_chance(&s->dice, 25);
+    spare = spare || __atomic_load_n(&s->race->board->calls[worker], __ATOMIC_ACQUIRE) < CALLS_BEFORE;
     if (who->pid == 0 || who->killed || spare || (pause && (who->paused || s->paused * 4 >= s->race->workers)))
         return;
     who->killed = !pause;
@@ -253,7 +259,7 @@ static bool judge(stage *s, bool came_to_its_end)
 {
     history t;
     int left = 20;
-    renderq *h = race_connect(s->race, "verifier");
+    renderq *h = race_connect(s->race, "verifier", NULL);
     if (!came_to_its_end)
         renderq_list(h, NULL, print_stuck, &left);
     bool good = history_read(&t, s->race, h) && verify(&t, s->race, h);
@@ -285,7 +291,7 @@ static int any(void *arg, const renderq_job *job)
 static bool make_queue(const race *r)
 {
     bool used = false;
-    renderq *h = race_connect(r, "race");
+    renderq *h = race_connect(r, "race", NULL);
     bool made = renderq_create(h, NULL) == RENDERQ_OK && renderq_list(h, NULL, any, &used) == RENDERQ_OK;
     if (!made)
         printf("%s\n", renderq_errmsg(h));
@@ -293,6 +299,22 @@ static bool make_queue(const race *r)
         printf("the queue is not empty; the race needs one of its own\n");
     renderq_close(h);
     return made && !used;
+}
+
+/* No call of the library's does that. */
+static bool drop_table(const race *r)
+{
+    renderq *h = race_connect(r, "race", NULL);
+    bool dropped = false;
+    if (h->driver == &rq_sqlserver_driver) {
+        char *sql = rq_ss_script("DROP TABLE [dbo].[VideoRenderJobs]", &h->queue);
+        dropped = sql && rq_ss_request((ss_conn *)h->conn, sql, NULL, 0, NULL, "dropping the table") == RENDERQ_OK;
+        free(sql);
+    }
+    if (!dropped)
+        printf("the table was not dropped: %s\n", renderq_errmsg(h));
+    renderq_close(h);
+    return dropped;
 }
 
 static bool make_folder(race *r)
@@ -307,17 +329,22 @@ static bool make_folder(race *r)
 
 static bool take_arguments(race *r, int argc, char **argv)
 {
+    const struct { const char *name; bool *to; } flags[] = {
+        { "--poison", &r->poison }, { "--faults", &r->faults }, { "--drop", &r->drop },
+    };
     const struct { const char *name; int *to; int min, max; } numbers[] = {
         { "--jobs", &r->jobs, 10, 1000000 },
         { "--workers", &r->workers, 1, RACE_WORKERS_MAX },
         { "--seconds", &r->seconds, 1, 86400 },
+        { "--deadline", &r->deadline_s, 1, 3600 },
     };
     for (int i = 1; i < argc; i++) {
         bool known = false, more = i + 1 < argc;
-        if (strcmp(argv[i], "--poison") == 0) {
-            r->poison = true;
+        for (size_t k = 0; k < sizeof flags / sizeof flags[0] && !known; k++)
+            if (strcmp(argv[i], flags[k].name) == 0)
+                known = *flags[k].to = true;
+        if (known)
             continue;
-        }
         if (strcmp(argv[i], "--seed") == 0 && more) {
             r->seed = strtoull(argv[++i], NULL, 10);
             continue;
@@ -343,7 +370,8 @@ int main(int argc, char **argv)
                .seconds = 120 };
     static stage s;
     if (!take_arguments(&r, argc, argv)) {
-        fprintf(stderr, "usage: race [--jobs N] [--workers N] [--seed N] [--seconds N] [--poison] URL\n");
+        fprintf(stderr, "usage: race [--jobs N] [--workers N] [--seed N] [--seconds N] [--poison] [--faults] [--deadline S] "
+                        "[--drop] URL\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -364,6 +392,8 @@ int main(int argc, char **argv)
     close(s.audit.fd);
     printf("    %s, in %.1f s and %.1f s of looking into it; seed %llu\n", good ? "nobody lost" : "SOMETHING IS WRONG",
            played_s, (double)race_now_us(&r) / 1e6 - played_s, (unsigned long long)r.seed);
+    if (good && r.drop)
+        good = drop_table(&r);
     if (good)
         nftw(r.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     else

@@ -27,13 +27,16 @@ typedef struct race_board {             /* in memory that all processes share */
     int64_t live;                       /* jobs that have not ended, as the operator saw it last; -1: not yet */
     int drained;                        /* none were left in the drain */
     int orders[RACE_WORKERS_MAX];       /* a worker's next call is to be cut by this signal; 0: none */
+    int calls[RACE_WORKERS_MAX];        /* that a worker has made in this life */
+    int claims;                         /* that all workers have made: how fast the play goes */
 } race_board;
 
 typedef struct race {
     const char *url;
     uint64_t seed;
     int jobs, workers, seconds;
-    bool poison;
+    int deadline_s;                     /* of a request; 0: the library's own */
+    bool poison, faults, drop;
     char folder[256];                   /* of the audit files */
     int64_t start_us;
     race_board *board;
@@ -47,7 +50,6 @@ int64_t race_now_us(const race *r);     /* of CLOCK_MONOTONIC, since the start: 
 int race_phase(const race *r);
 void race_pause(int ms);
 void race_pause_until_us(const race *r, int64_t at_us);
-renderq *race_connect(const race *r, const char *name);     /* ends the process if it cannot */
 
 typedef struct dice {
     uint64_t state;
@@ -82,6 +84,8 @@ typedef enum race_step {
     STEP_PAUSE,
     STEP_CONTINUE,
     STEP_POISONED,      /* a worker's note before it kills itself */
+    STEP_GHOST,         /* of a process, in a claim: the reply to a request was lost, and it may still take effect */
+    STEP_BROKE,         /* of a process, in a call: its connection broke, and it asks again */
     STEPS,
     STEP_HELD,          /* of the verifier: this job's key kept another out, so it was live */
     STEP_NOT_HELD       /* another job became live with this one's key, so this one was not */
@@ -91,6 +95,7 @@ extern const char *const race_steps[STEPS];
 
 typedef struct audit {
     const race *race;
+    const char *name;                   /* of the process */
     int fd;
     unsigned call;
     int64_t at_us;
@@ -106,7 +111,11 @@ void audit_ask(audit *a, int item, race_step step, const char *job, const char *
 void audit_got(audit *a, int item, race_step step, const char *job, const char *lease, renderq_status status, int of,
                int retries, int max_retries, const char *text);
 void audit_note(audit *a, race_step step, const char *process);     /* a line and its write */
+void audit_aside(audit *a, race_step step, const char *process);    /* the same, in the middle of a call */
 void audit_write(audit *a);             /* all lines since the last, at once */
+
+/* Ends the process if it cannot. Claims whose reply was lost are noted in the audit file; NULL: nowhere. */
+renderq *race_connect(const race *r, const char *name, audit *a);
 
 void race_reap(renderq *h, audit *a);
 
@@ -118,6 +127,9 @@ typedef struct race_op {                /* one call about one job */
     race_step step;
     renderq_status status;
     bool maybe;                         /* nobody heard the answer: it may have happened by after_us, or not */
+    bool doubtful;                      /* a reply was lost: what is LOST now may have been done by this call before */
+    bool again;                         /* said twice under one lease: the answer may be that of the first time */
+    bool ghost;                         /* a claim's earlier request: what it took, its handle gives back */
     int64_t before_us, after_us;
     int actor;                          /* texts are numbers: history_text() */
     int job, lease, fresh, text;        /* fresh: START's new lease, or -1 */
@@ -154,6 +166,8 @@ typedef struct history {
     size_t n_ops, room_ops;
     race_op **claims;                   /* those whose answer nobody heard: each may have taken `more` jobs */
     size_t n_claims;
+    int64_t deadline_us;                /* what took as long may have been asked twice */
+    int n_ghosts;
     int claims_room, claims_used;       /* jobs that all of them may have taken; that the model needs them for */
     race_note *pauses;
     size_t n_pauses;

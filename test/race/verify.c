@@ -100,6 +100,12 @@ static void check_row(proof *p, const race_job *job)
 
 /* ---- leases ---- */
 
+/* Whether it may have taken effect. */
+static bool counts(const race_op *op)
+{
+    return op->maybe || op->doubtful || op->status == RENDERQ_OK;
+}
+
 static bool heard(const race_op *op, renderq_status status)
 {
     return !op->maybe && op->status == status;
@@ -135,11 +141,11 @@ static tenure tenure_of(const race_job *job, const race_op *begin)
     int64_t cut_us = RACE_NEVER_US;
     for (size_t i = 0; i < job->n; i++) {
         const race_op *op = job->ops[i];
-        bool own_call = asks_with(op, own.lease) && op != begin, done = op->maybe || op->status == RENDERQ_OK;
+        bool own_call = asks_with(op, own.lease) && op != begin;
         if (own_call && heard(op, RENDERQ_OK) && (op->step == STEP_RENEW || op->step == STEP_START))
             own.run_out_us = op->before_us + RACE_LEASE_US;
         bool may_end = (own_call && ends_lease(op)) || (op->step == STEP_CANCEL && op->after_us > begin->before_us);
-        if (may_end && done && op->before_us < cut_us)
+        if (may_end && counts(op) && op->before_us < cut_us)
             cut_us = op->before_us;
         if (own_call && ends_lease(op) && heard(op, RENDERQ_OK))
             own.end = op;
@@ -171,10 +177,10 @@ static void check_answers(proof *p, const race_job *job, const tenure *own)
         const race_op *op = job->ops[i];
         if (!asks_with(op, own->lease) || op == own->begin)
             continue;
-        if (heard(op, RENDERQ_OK) && op->before_us > over_us)
+        if (heard(op, RENDERQ_OK) && !op->again && op->before_us > over_us)
             fault(p, job, "%s at %lld us was let through under lease %s, which was over", race_steps[op->step],
                   (long long)op->before_us, history_text(p->t, own->lease));
-        if (heard(op, RENDERQ_LOST) && op->after_us < own->sure_us)
+        if (heard(op, RENDERQ_LOST) && !op->doubtful && op->after_us < own->sure_us)
             fault(p, job, "%s at %lld us was told LOST, and its lease %s stood until %lld us", race_steps[op->step],
                   (long long)op->before_us, history_text(p->t, own->lease), (long long)own->sure_us);
         if (heard(op, RENDERQ_LOST) && op->after_us < over_us)
@@ -232,7 +238,7 @@ static int64_t last_retry_us(const race_job *job, int64_t before_us)
     int64_t last_us = 0;
     for (size_t i = 0; i < job->n; i++) {
         const race_op *op = job->ops[i];
-        if (op->step == STEP_RETRY && (op->maybe || op->status == RENDERQ_OK) && op->before_us < before_us
+        if (op->step == STEP_RETRY && counts(op) && op->before_us < before_us
             && op->after_us > last_us)
             last_us = op->after_us;
     }
@@ -244,7 +250,7 @@ static int failures(const race_job *job, int64_t from_us, int64_t to_us)
     int n = 0;
     for (size_t i = 0; i < job->n; i++) {
         const race_op *op = job->ops[i];
-        n += op->step == STEP_FAIL && heard(op, RENDERQ_OK) && op->before_us > from_us && op->after_us < to_us;
+        n += op->step == STEP_FAIL && heard(op, RENDERQ_OK) && !op->again && op->before_us > from_us && op->after_us < to_us;
     }
     return n;
 }
@@ -261,9 +267,8 @@ static void check_counts(proof *p, const race_job *job)
             if (op->retries < failures(job, last_retry_us(job, op->after_us), op->before_us))
                 fault(p, job, "the claim at %lld us does not count all failures", (long long)op->before_us);
         }
-        by_row = by_row || (op->step == STEP_COMPLETE && op->lease == job->row.lease
-                            && (op->maybe || op->status == RENDERQ_OK));
-        if (op->step != STEP_COMPLETE || !heard(op, RENDERQ_OK))
+        by_row = by_row || (op->step == STEP_COMPLETE && op->lease == job->row.lease && counts(op));
+        if (op->step != STEP_COMPLETE || !heard(op, RENDERQ_OK) || op->again)
             continue;
         if (completed && last_retry_us(job, op->after_us) < completed->before_us)
             fault(p, job, "it was completed twice");
@@ -295,7 +300,7 @@ static bool is_expected(const race_op *op)
         [STEP_REAP] = 0,
     };
     unsigned always = 1u << RENDERQ_OK | 1u << RENDERQ_BUSY;
-    return op->maybe || op->step >= sizeof answers / sizeof answers[0]
+    return (op->maybe && !op->got) || op->step >= sizeof answers / sizeof answers[0]
            || ((answers[op->step] | always) >> op->status & 1);
 }
 
@@ -385,6 +390,8 @@ static void print_summary(const proof *p)
            t->kills + t->poisoned, t->poisoned, t->n_pauses, p->late_lost, p->late_kept);
     printf("    %zu calls, of which %d died with their workers; %zu of them were claims, and took %d jobs at least\n",
            t->n_ops, t->unheard, t->n_claims, t->claims_used);
+    if (p->race->faults)
+        printf("    %d claims left a ghost behind\n", t->n_ghosts);
 }
 
 bool verify(history *t, const race *r, renderq *h)

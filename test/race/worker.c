@@ -14,16 +14,18 @@
 typedef struct worker {
     const race *race;
     const char *name;
-    int *order;
+    int *order, *calls;
     renderq *h;
     dice dice;
     audit audit;
     int64_t reap_at_us;
+    int call_us;                        /* what the last call took */
 } worker;
 
 /* ---- orders: to be killed or paused in the middle of a call, where a shot from outside hardly ever hits ---- */
 
-#define CALL_US 150                     /* what a call takes, about */
+#define CALL_US     150                 /* what a call takes at least, about */
+#define CALL_MAX_US 20000
 
 static volatile sig_atomic_t order;
 
@@ -39,7 +41,7 @@ static void take_order(worker *w)
     if (!next)
         return;                         /* the alarm of the last order may still be on its way */
     order = next;
-    struct itimerval soon = { .it_value = { .tv_usec = dice_within(&w->dice, 1, CALL_US) } };
+    struct itimerval soon = { .it_value = { .tv_usec = dice_within(&w->dice, 1, w->call_us) } };
     audit_note(&w->audit, order == SIGKILL ? STEP_KILL : STEP_PAUSE, w->name);
     setitimer(ITIMER_REAL, &soon, NULL);
 }
@@ -99,6 +101,16 @@ static renderq_status call(worker *w, race_step step, renderq_job **jobs, size_t
     }
 }
 
+/* The end of a call: how long the next order waits at most. */
+static void end_call(worker *w)
+{
+    int64_t began_us = w->audit.at_us;
+    audit_end(&w->audit);
+    int64_t took_us = w->audit.at_us - began_us;
+    __atomic_add_fetch(w->calls, 1, __ATOMIC_ACQ_REL);
+    w->call_us = took_us < CALL_US ? CALL_US : took_us > CALL_MAX_US ? CALL_MAX_US : (int)took_us;
+}
+
 /* Asks, and asks again while others keep the database from it. */
 static renderq_status ask(worker *w, race_step step, renderq_job **jobs, size_t n, int64_t number, const char *text,
                           renderq_status *each)
@@ -111,7 +123,7 @@ static renderq_status ask(worker *w, race_step step, renderq_job **jobs, size_t 
             audit_ask(&w->audit, (int)i, step, jobs[i]->id.text, jobs[i]->lease.text, number, 0, text);
         audit_write(&w->audit);
         status = call(w, step, jobs, n, number, text, each);
-        audit_end(&w->audit);
+        end_call(w);
         for (size_t i = 0; i < n; i++)
             audit_got(&w->audit, (int)i, step, jobs[i]->id.text, jobs[i]->lease.text, each[i], (int)n,
                       jobs[i]->retry_count, jobs[i]->max_retries, each[i] == RENDERQ_OK ? NULL : renderq_errmsg(w->h));
@@ -141,7 +153,8 @@ static size_t claim(worker *w, renderq_job **jobs, size_t max, bool unstarted)
     renderq_status status = max == 1 ? renderq_claim(w->h, &options, jobs)
                                      : renderq_claim_many(w->h, &options, jobs, max, &n);
     n = max == 1 && status == RENDERQ_OK ? 1 : n;
-    audit_end(&w->audit);
+    end_call(w);
+    __atomic_add_fetch(&w->race->board->claims, 1, __ATOMIC_ACQ_REL);
     for (size_t i = 0; i < n; i++)
         audit_got(&w->audit, (int)i, STEP_CLAIM, jobs[i]->id.text, jobs[i]->lease.text, status, (int)n,
                   jobs[i]->retry_count, jobs[i]->max_retries, jobs[i]->composition_id);
@@ -305,10 +318,11 @@ static void turn(worker *w)
 int worker_main(const race *r, const char *name, int index)
 {
     struct sigaction action = { .sa_handler = on_alarm };
-    worker w = { .race = r, .name = name, .order = &r->board->orders[index], .dice = dice_for(r, name) };
+    worker w = { .race = r, .name = name, .call_us = CALL_US, .order = &r->board->orders[index],
+                 .calls = &r->board->calls[index], .dice = dice_for(r, name) };
     sigaction(SIGALRM, &action, NULL);
     audit_open(&w.audit, r, name);
-    w.h = race_connect(r, name);
+    w.h = race_connect(r, name, &w.audit);
     while (race_phase(r) != RACE_OVER) {
         if (race_now_us(r) >= w.reap_at_us) {
             race_reap(w.h, &w.audit);

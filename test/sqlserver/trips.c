@@ -158,6 +158,35 @@ static void thousands_of_jobs_are_one_trip(void **state)
     free(each);
 }
 
+/* What was done to less than a batch was done to all. */
+static void an_operators_sweep(void **state)
+{
+    (void)state;
+    renderq_retried retried = RENDERQ_INIT(renderq_retried);
+    renderq_job *job = NULL;
+    int64_t deleted;
+    expect_ok(h, put_job(h, NULL, "intro", NULL));
+    expect_ok(h, take_job(h, NULL, &job));
+    expect_ok(h, renderq_fail(h, job, "broke", RENDERQ_NEVER));
+    renderq_job_free(job);
+    begin();
+    expect_ok(h, renderq_reap(h, NULL, NULL));
+    end(" rpc reap trips 1");
+    begin();
+    expect_ok(h, renderq_retry_dead(h, NULL, &retried));
+    assert_int_equal(retried.retried, 1);
+    assert_int_equal(log_count(&common, mark, " rpc "), 2);
+    assert_int_equal(log_count(&common, mark, " rpc list trips 1"), 1);
+    expect_ok(h, take_job(h, NULL, &job));
+    expect_ok(h, renderq_complete(h, job, NULL));
+    renderq_job_free(job);
+    file_exec(common.db, "UPDATE trips SET CompletedAtUtc = CompletedAtUtc - 100000");
+    begin();
+    expect_ok(h, renderq_purge(h, NULL, 60, &deleted));
+    assert_true(deleted > 0);
+    end(" rpc purge trips 1");
+}
+
 /* An empty queue costs one reap every ten seconds and no more. */
 static void an_empty_queue(void **state)
 {
@@ -192,6 +221,7 @@ int run_trips(void)
         cmocka_unit_test(a_call_is_one_trip),
         cmocka_unit_test(many_jobs_are_one_trip),
         cmocka_unit_test(thousands_of_jobs_are_one_trip),
+        cmocka_unit_test(an_operators_sweep),
         cmocka_unit_test(an_empty_queue),
         cmocka_unit_test(nothing_is_sent_for_what_is_invalid),
     };
