@@ -45,6 +45,7 @@ help:
 	@echo "race                    5,000 jobs, workers killed and paused at random, nothing lost; minutes"
 	@echo "race-relay              2,000 messages in transactions, consumers killed and paused, every effect once"
 	@echo "bench                   figures beside bare sqlite3 and bare CT-Library; minutes. BENCH_FLAGS=--quick"
+	@echo "fuzz                    invented inputs, a minute a target; needs clang. FUZZ_SECONDS=60"
 	@echo "check-tsql              the T-SQL parsed and checked; needs .NET"
 	@echo "check-server            the library against the server of RENDERQ_TEST_URL"
 	@echo "check-interop           a C# program with Dapper beside the command, on one table; needs .NET"
@@ -240,6 +241,38 @@ $(ONCE): $(ONCE_OBJECTS) $(STATIC)
 race-relay: $(ONCE)
 	rm -rf $(BUILD)/once && mkdir -p $(BUILD)/once
 	$(ONCE) --messages 2000 --seconds 300 "sqlite:$(BUILD)/once/once.db?synchronous=normal"
+
+# ---- fuzzing ----
+# test/fuzz/fuzz_NAME.c are targets. Each is built twice: with main.c, by any compiler, for `make check`, which runs its
+# corpus; and with libFuzzer and the sanitizers, by clang, for `make fuzz`, which looks for new inputs.
+
+FUZZ_TARGETS := $(patsubst test/%.c,$(BUILD)/test/%,$(sort $(wildcard test/fuzz/fuzz_*.c)))
+FUZZ_FLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+FUZZ_MAIN = $(BUILD)/test/fuzz/main.o
+FUZZ_CC ?= clang
+
+.PHONY: fuzz fuzz-targets
+tests: fuzz-targets
+fuzz-targets: $(FUZZ_TARGETS)
+.SECONDARY: $(FUZZ_TARGETS:=.o)
+
+FUZZ_WIRE := $(BUILD)/test/fuzz/wire.o
+FUZZ_SERVER := $(FUZZ_WIRE) $(BUILD)/test/fuzz/tds.o $(BUILD)/test/fuzz/calls.o
+$(BUILD)/test/fuzz/fuzz_freetds_conf: $(FUZZ_WIRE)
+$(BUILD)/test/fuzz/fuzz_replies $(BUILD)/test/fuzz/fuzz_rows: $(FUZZ_SERVER)
+$(BUILD)/test/fuzz/fuzz_replies $(BUILD)/test/fuzz/fuzz_rows: TEST_LDFLAGS = \
+    -Wl,--wrap=rq_clock_ms,--wrap=rq_stop_sleep
+$(BUILD)/test/fuzz/fuzz_items: FUZZ_LIBS = $(JANSSON_LIBS)
+$(BUILD)/test/fuzz/fuzz_items.o: CMOCKA_CFLAGS += $(JANSSON_CFLAGS)
+
+$(FUZZ_TARGETS): $(BUILD)/test/fuzz/%: $(BUILD)/test/fuzz/%.o $(FUZZ_MAIN) $(STATIC)
+	$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_LDFLAGS) $(filter %.o,$^) $(STATIC) $(FUZZ_LIBS) $(ENGINE_LIBS) -ldl -o $@
+
+# FUZZ_SECONDS for each, 60 by default.
+fuzz:
+	$(MAKE) BUILD=$(BUILD)/fuzz CC="$(FUZZ_CC)" CFLAGS="-O1 -g $(FUZZ_FLAGS)" FUZZ_MAIN= LDFLAGS=-fsanitize=fuzzer \
+	    fuzz-targets
+	BUILD=$(BUILD)/fuzz test/fuzz/run.sh
 
 # ---- static analysis, layout ----
 

@@ -26,7 +26,9 @@ static renderq_status take_result(void *arg, size_t item, const rq_value *column
     batch *b = arg;
     renderq_enqueued *result = &b->results[item];
     int64_t said = columns[0].number;
-    if (result->status != RENDERQ_EMPTY)
+    /* What says nothing that is known says nothing: the item stays without an answer. */
+    bool known = columns[0].present && said >= RQ_DONE && said <= RQ_THERE && (said != RQ_HELD || columns[1].present);
+    if (result->status != RENDERQ_EMPTY || !known)
         return RENDERQ_OK;
     if (said == RQ_THERE && !b->repeat) {
         b->collided = true;

@@ -111,6 +111,10 @@ void rq_drop_broken(renderq *h, renderq_status status);
 /* Sets the handle's text; its value is the status. */
 #define rq_fault(h, status, ...) rq_error_set(&(h)->error, (status), 0, __VA_ARGS__)
 
+/* The same for an answer of the engine's that makes no sense: it leaves open what was done. */
+#define rq_senseless(h, what) \
+    rq_fault((h), RENDERQ_UNCERTAIN, "the engine's answer makes no sense (%s); it may have happened", (what))
+
 void rq_log(renderq *h, renderq_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Copies an options struct of any age into ours (size bytes at `into`, which begins with its size): what ours lacks

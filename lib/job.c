@@ -44,6 +44,12 @@ static const char *put(char **end, const rq_value *text)
     return start;
 }
 
+/* Another program's table may have a NULL there. */
+static const char *put_required(char **end, const rq_value *text)
+{
+    return text->present ? put(end, text) : "";
+}
+
 static rq_guid guid_of(const rq_value *value)
 {
     rq_guid guid = { { 0 } };
@@ -107,8 +113,8 @@ static renderq_job *job_new(const rq_jobs *to, const rq_value *row)
         rq_guid_print(&token, &job->lease);
     }
     job->queue = put(&end, &queue);
-    job->composition_id = put(&end, &row[RQ_JOB_COMPOSITION]);
-    job->payload_json = put(&end, &row[RQ_JOB_PAYLOAD]);
+    job->composition_id = put_required(&end, &row[RQ_JOB_COMPOSITION]);
+    job->payload_json = to->listed ? put(&end, &row[RQ_JOB_PAYLOAD]) : put_required(&end, &row[RQ_JOB_PAYLOAD]);
     job->payload_len = row[RQ_JOB_PAYLOAD].len;
     job->output_url = put(&end, &row[RQ_JOB_OUTPUT_URL]);
     job->dedup_key = put(&end, &row[RQ_JOB_DEDUP_KEY]);
@@ -128,8 +134,11 @@ renderq_status rq_jobs_add(void *arg, size_t item, const rq_value *columns)
 {
     (void)item;
     rq_jobs *to = arg;
+    bool processing = rq_state_parse(&columns[RQ_JOB_STATUS]) == RENDERQ_PROCESSING;
+    if (!columns[RQ_JOB_ID].present || (to->leased && (!columns[RQ_JOB_TOKEN].present || !processing)))
+        return rq_senseless(to->h, "a job without an id or a lease");
     if (to->n == to->max)
-        return rq_fault(to->h, RENDERQ_FAILED, "the engine handed out more jobs than were asked for");
+        return rq_senseless(to->h, "more jobs than were asked for");
     renderq_job *job = job_new(to, columns);
     if (!job)
         return rq_fault(to->h, RENDERQ_NOMEM, "out of memory for a job with a payload of %zu bytes; nothing was done",
@@ -175,7 +184,10 @@ void rq_jobs_sort(rq_jobs *jobs, bool as_claimed)
 
 void rq_job_lease(renderq_job *job, int64_t lease_ms, int64_t asked_ms)
 {
+    const int64_t longest_ms = (int64_t)RENDERQ_LEASE_MAX_S * 1000;
     rq_job *made = (rq_job *)job;
+    /* Another program may have set it. */
+    lease_ms = lease_ms < 0 ? 0 : lease_ms > longest_ms ? longest_ms : lease_ms;
     made->lease_ends_ms = asked_ms + lease_ms;
     job->lease_left_ms = 0;
     if (made->lease_ends_ms > rq_clock_ms())

@@ -19,6 +19,7 @@ typedef struct rq_jobs {
     renderq_job **jobs;
     size_t n, max;
     bool leased;                /* they carry their lease */
+    bool listed;                /* they come without their payloads */
     int lease_s;                /* of the claim that made them, where the row does not say what is left */
     int64_t asked_ms;           /* before the request was sent */
 } rq_jobs;

@@ -47,6 +47,7 @@ static renderq_status read_page(renderq *h, listing *l)
     };
     renderq_status status;
     rq_try tries = rq_first_try(h);
+    l->page.max = page_size(l);
     do {
         rq_jobs_clear(&l->page);
         l->page.asked_ms = rq_clock_ms();
@@ -67,7 +68,7 @@ renderq_status renderq_list(renderq *h, const renderq_filter *filter, renderq_jo
         status = rq_fault(h, RENDERQ_INVALID, "the function to call with each job is NULL");
     if (status != RENDERQ_OK)
         return status;
-    l.page = (rq_jobs){ .h = h, .queue = l.queue, .jobs = l.jobs, .max = PAGE };
+    l.page = (rq_jobs){ .h = h, .queue = l.queue, .jobs = l.jobs, .listed = true };
     int ended = 0;
     bool more = true;
     while (more && !ended) {

@@ -141,6 +141,8 @@ static renderq_status take_retried(void *arg, size_t item, const rq_value *colum
     *o = (outcome){ .seen = true, .said = columns[0].number, .state = rq_state_parse(&columns[2]) };
     if (columns[1].present)
         memcpy(o->holder.sort, columns[1].bytes, sizeof o->holder.sort);
+    else if (o->said == RQ_HELD)
+        o->said = RQ_THERE;         /* by nobody */
     return RENDERQ_OK;
 }
 
@@ -320,7 +322,8 @@ renderq_status renderq_reap(renderq *h, const char *name, renderq_reaped *given)
 static renderq_status add_count(void *arg, size_t item, const rq_value *columns)
 {
     (void)item;
-    *(int64_t *)arg += columns[0].number;
+    if (columns[0].number > 0 && columns[0].number <= INT32_MAX)
+        *(int64_t *)arg += columns[0].number;
     return RENDERQ_OK;
 }
 
@@ -388,7 +391,7 @@ renderq_status renderq_stats(renderq *h, const char *name, renderq_counts *given
     if (status == RENDERQ_OK)
         status = ask(h, queue, RQ_STATS, NULL, 1, take_counts, &t);
     if (status == RENDERQ_OK && !t.seen)
-        status = rq_fault(h, RENDERQ_FAILED, "the engine answered without counts");
+        status = rq_senseless(h, "no counts");
     if (status == RENDERQ_OK)
         rq_give_item(given, 0, &t.counts, sizeof t.counts);
     return status;

@@ -466,7 +466,8 @@ static renderq_status not_understood(const reader *r, const char *what, size_t c
 {
     r->conn->broken = true;
     return rq_error_set(r->conn->base.session->error, RENDERQ_UNCERTAIN, 0,
-                        "the server's answer was not understood: column %zu %s; is it an SQL Server?", column + 1, what);
+                        "the server's answer was not understood: column %zu %s; is it an SQL Server?", column + 1,
+                        what);
 }
 
 static bool read_guid(const cell *c, rq_guid *guid)
@@ -475,6 +476,25 @@ static bool read_guid(const cell *c, rq_guid *guid)
     memcpy(text, c->small, 36);
     text[36] = 0;
     return c->copied == 36 && rq_guid_parse(text, guid);
+}
+
+/* CT-Library hands a row out also where it could not convert a column, whose number is then the row's before. */
+static bool number_fits(const cell *c, rq_type type)
+{
+    int64_t min = type == RQ_BIT ? 0 : type == RQ_INT ? INT32_MIN : INT64_MIN;
+    int64_t max = type == RQ_BIT ? 1 : type == RQ_INT ? INT32_MAX : INT64_MAX;
+    return c->copied == (CS_INT)sizeof c->number && c->number >= min && c->number <= max;
+}
+
+static const char *what_is_wrong(const cell *c, rq_type type, rq_guid *guid)
+{
+    if (c->indicator == -1)
+        return NULL;
+    if (type == RQ_TEXT)
+        return c->copied >= 0 ? NULL : "holds no text";
+    if (type == RQ_GUID)
+        return read_guid(c, guid) ? NULL : "holds no GUID";
+    return number_fits(c, type) ? NULL : "holds no number that fits";
 }
 
 static rq_value value_of(const cell *c, rq_type type, const rq_guid *guid)
@@ -500,12 +520,14 @@ static renderq_status hand_row(reader *r, bool cut)
         if (cut && type == RQ_TEXT && c->indicator != -1 && c->copied >= TEXT_BUFFER
             && !read_whole(r->conn->command, i, c))
             status = rq_error_set(r->conn->base.session->error, RENDERQ_NOMEM, 0, "out of memory for a row");
-        if (type == RQ_GUID && c->indicator != -1 && !read_guid(c, &guids[i]))
-            status = not_understood(r, "holds no GUID", i);
+        const char *wrong = what_is_wrong(c, type, &guids[i]);
+        if (status == RENDERQ_OK && wrong)
+            status = not_understood(r, wrong, i);
         columns[i] = value_of(c, type, &guids[i]);
     }
     size_t first = r->to->indexed ? 1 : 0;
-    if (status == RENDERQ_OK && first && (columns[0].number < 0 || (size_t)columns[0].number >= r->to->n_items))
+    if (status == RENDERQ_OK && first
+        && (!columns[0].present || columns[0].number < 0 || (size_t)columns[0].number >= r->to->n_items))
         status = not_understood(r, "names an item that was not sent", 0);
     if (status == RENDERQ_OK)
         status = r->to->row(r->to->arg, first ? (size_t)columns[0].number : 0, columns + first);
@@ -514,6 +536,15 @@ static renderq_status hand_row(reader *r, bool cut)
         r->cells[i].large = NULL;
     }
     return status;
+}
+
+/* What cannot be read is then seen not to be there. */
+static void clear_cells(const reader *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        r->cells[i].copied = -1;
+        r->cells[i].indicator = 0;
+    }
 }
 
 static bool is_text(CS_INT type)
@@ -559,9 +590,11 @@ static CS_RETCODE fetch_rows(reader *r)
             return CS_FAIL;
     CS_INT rows = 0;
     CS_RETCODE rc;
+    clear_cells(r);
     while ((rc = ct_fetch(command, CS_UNUSED, CS_UNUSED, CS_UNUSED, &rows)) == CS_SUCCEED || rc == CS_ROW_FAIL) {
         if (wanted && r->to->refused == RENDERQ_OK)
             r->to->refused = hand_row(r, rc == CS_ROW_FAIL);
+        clear_cells(r);
         if (!rq_ss_check_time(r->conn))
             return CS_FAIL;         /* a server that trickles gives no tick */
     }
