@@ -22,6 +22,8 @@ SQLITE_CFLAGS := $(shell $(PKG_CONFIG) --cflags sqlite3 2>/dev/null)
 SQLITE_LIBS := $(shell $(PKG_CONFIG) --libs sqlite3 2>/dev/null)
 JANSSON_CFLAGS := $(shell $(PKG_CONFIG) --cflags jansson 2>/dev/null)
 JANSSON_LIBS := $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null)
+MICROHTTPD_CFLAGS := $(shell $(PKG_CONFIG) --cflags libmicrohttpd 2>/dev/null)
+MICROHTTPD_LIBS := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
 CMOCKA_CFLAGS := $(shell $(PKG_CONFIG) --cflags cmocka 2>/dev/null)
 CMOCKA_LIBS := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null)
 
@@ -38,10 +40,11 @@ all: lib examples
 lib: $(STATIC) $(BUILD)/librenderq.so
 
 help:
-	@echo "all lib cli examples    build"
+	@echo "all lib cli controller examples   build"
 	@echo "check                   every test that needs no other tool; check-asan, check-valgrind: under those"
 	@echo "demo                    twenty videos, three workers, one killed; see examples/demo.c"
 	@echo "demo-relay              messages through queues and a table, with kills; see examples/relay_demo.c; DEMO_URL"
+	@echo "demo-controller         eleven workers that only speak HTTP and crash; 200 records"
 	@echo "race                    5,000 jobs, workers killed and paused at random, nothing lost; minutes"
 	@echo "race-relay              2,000 messages in transactions, consumers killed and paused, every effect once"
 	@echo "bench                   figures beside bare sqlite3 and bare CT-Library; minutes. BENCH_FLAGS=--quick"
@@ -85,7 +88,7 @@ $(BUILD)/librenderq.so: $(SHARED)
 
 # ---- examples ----
 
-EXAMPLES := $(BUILD)/examples/enqueue $(BUILD)/examples/worker $(BUILD)/examples/demo
+EXAMPLES := $(BUILD)/examples/enqueue $(BUILD)/examples/worker $(BUILD)/examples/render $(BUILD)/examples/demo
 .PHONY: examples demo
 examples: $(EXAMPLES)
 
@@ -93,7 +96,7 @@ $(BUILD)/examples/%.o: examples/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(JANSSON_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
 
-$(BUILD)/examples/worker: $(BUILD)/examples/y4m.o
+$(BUILD)/examples/worker $(BUILD)/examples/render: $(BUILD)/examples/y4m.o
 $(BUILD)/examples/demo: $(patsubst %,$(BUILD)/examples/%.o,demo_plan demo_check play y4m)
 $(EXAMPLES): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(STATIC)
 	$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(JANSSON_LIBS) $(ENGINE_LIBS) -o $@
@@ -105,7 +108,6 @@ demo: examples
 # What needs a library that is not there is left out of `make`; demo-relay says so. DEMO_URL: another database.
 
 CURL_LIBS := $(shell $(PKG_CONFIG) --libs libcurl 2>/dev/null)
-MICROHTTPD_LIBS := $(shell $(PKG_CONFIG) --libs libmicrohttpd 2>/dev/null)
 RELAY_EXAMPLES := relay $(if $(CURL_LIBS),drain $(if $(MICROHTTPD_LIBS),relay_demo))
 RELAY_LIBS_relay := $(JANSSON_LIBS)
 RELAY_LIBS_drain := $(CURL_LIBS)
@@ -276,15 +278,16 @@ fuzz:
 
 # ---- static analysis, layout ----
 
-C_SOURCES := $(sort $(wildcard lib/*.c cli/*.c examples/*.c test/*.c test/*/*.c bench/*.c))
+C_SOURCES := $(sort $(wildcard lib/*.c cli/*.c controller/*.c examples/*.c test/*.c test/*/*.c bench/*.c))
 SHELL_SOURCES := bootstrap .ci/run $(sort $(wildcard test/*.sh test/*/*.sh examples/*.sh))
-LINT_CFLAGS = -std=c99 -D_GNU_SOURCE -Iinclude -Ilib -Itest -Itest/conformance $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS) $(JANSSON_CFLAGS)
+LINT_CFLAGS = -std=c99 -D_GNU_SOURCE -Iinclude -Ilib -Itest -Itest/conformance $(CMOCKA_CFLAGS) $(SQLITE_CFLAGS) \
+    $(JANSSON_CFLAGS) $(MICROHTTPD_CFLAGS)
 
 .PHONY: lint format
 lint:
 	cppcheck --quiet --error-exitcode=1 --std=c99 --enable=warning,performance,portability --inline-suppr \
-	    -Iinclude -Ilib lib cli examples
-	clang-tidy --quiet --warnings-as-errors='*' $(filter lib/% cli/% examples/%,$(C_SOURCES)) -- $(LINT_CFLAGS)
+	    -Iinclude -Ilib lib cli controller examples
+	clang-tidy --quiet --warnings-as-errors='*' $(filter lib/% cli/% controller/% examples/%,$(C_SOURCES)) -- $(LINT_CFLAGS)
 	shellcheck $(SHELL_SOURCES)
 
 format:
@@ -332,7 +335,7 @@ BENCH_FLAGS ?=
 PEERS := $(BUILD)/bench/peers
 
 .PHONY: bench bench-peers
-bench: $(BENCH) $(if $(RENDERQ_TEST_URL),bench-peers)
+bench: $(BENCH) $(BUILD)/renderq-controller $(BUILD)/test/controller/client $(if $(RENDERQ_TEST_URL),bench-peers)
 	$(BENCH) $(BENCH_FLAGS) --json $(BUILD)/bench.json
 
 # A peer that cannot be built is left out; the benchmark says so.
@@ -355,10 +358,12 @@ $(BUILD)/bench/%.o: bench/%.c Makefile
 # would want sqlite3.pc, and so SQLite's headers, of every program that is built.
 
 BINDIR ?= $(PREFIX)/bin
+SBINDIR ?= $(PREFIX)/sbin
+UNITDIR ?= $(PREFIX)/lib/systemd/system
 MANDIR ?= $(DATADIR)/man
 SQLDIR ?= $(DATADIR)/renderq/sql
 COMPLETIONDIR ?= $(DATADIR)/bash-completion/completions
-INSTALL_DIRS = $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(SQLDIR) $(MANDIR) $(COMPLETIONDIR)
+INSTALL_DIRS = $(BINDIR) $(SBINDIR) $(UNITDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(SQLDIR) $(MANDIR) $(COMPLETIONDIR)
 INSTALL_SQL := $(patsubst sql/%,%,$(sort $(wildcard sql/*/*.sql)))
 INSTALL_MAN := $(sort $(wildcard man/*.[1-9]))
 
@@ -366,9 +371,9 @@ INSTALL_MAN := $(sort $(wildcard man/*.[1-9]))
 # with the pages.
 MAN_renderq_open := renderq_close renderq_errmsg renderq_native_error renderq_interrupt renderq_create
 MAN_renderq_enqueue := renderq_enqueue_many
-MAN_renderq_claim := renderq_claim_many renderq_start_many renderq_job_resume renderq_job_free
 MAN_renderq_begin := renderq_receive renderq_commit renderq_rollback
 MAN_renderq_attach := renderq_native
+MAN_renderq_claim := renderq_claim_many renderq_start_many renderq_hand_out renderq_job_resume renderq_job_free
 MAN_renderq_complete := renderq_renew renderq_renew_many renderq_lease_left_ms renderq_complete_many renderq_fail \
     renderq_release
 MAN_renderq_get := renderq_list
@@ -385,19 +390,24 @@ SQLITE_STATIC_LIBS = $(strip $(shell $(PKG_CONFIG) --static --libs sqlite3))
 pc_path = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 
 # Everything that install makes, without DESTDIR.
-INSTALLED = $(BINDIR)/renderq $(INCLUDEDIR)/renderq.h $(LIBDIR)/librenderq.a $(LIBDIR)/librenderq.so \
+INSTALLED = $(BINDIR)/renderq $(SBINDIR)/renderq-controller $(UNITDIR)/renderq-controller.service \
+    $(DATADIR)/renderq/openapi.yaml $(INCLUDEDIR)/renderq.h $(LIBDIR)/librenderq.a $(LIBDIR)/librenderq.so \
     $(LIBDIR)/librenderq.so.$(SOVERSION) $(LIBDIR)/librenderq.so.$(VERSION) $(LIBDIR)/pkgconfig/renderq.pc \
     $(COMPLETIONDIR)/renderq $(addprefix $(SQLDIR)/,$(INSTALL_SQL)) \
     $(foreach page,$(INSTALL_MAN),$(call man_path,$(page))) \
     $(foreach link,$(MAN_LINKS),$(MANDIR)/man3/$(firstword $(subst :, ,$(link))).3)
 
 .PHONY: install uninstall installed dist clean
-install: lib cli
+install: lib cli controller
 	@for dir in $(INSTALL_DIRS); do \
 	    case $$dir in /*) ;; *) echo "install: $$dir has to begin with a /" >&2; exit 1 ;; esac; done
 	@[ -n '$(SQLITE_STATIC_LIBS)' ] || { echo "install: $(PKG_CONFIG) does not know sqlite3" >&2; exit 1; }
 	umask 022 && $(INSTALL) -d $(sort $(dir $(addprefix $(DESTDIR),$(INSTALLED))))
 	$(INSTALL) -m 755 $(CLI) $(DESTDIR)$(BINDIR)/renderq
+	$(INSTALL) -m 755 $(CONTROLLER) $(DESTDIR)$(SBINDIR)/renderq-controller
+	$(INSTALL) -m 644 controller/openapi.yaml $(DESTDIR)$(DATADIR)/renderq/openapi.yaml
+	umask 022 && sed 's|@SBINDIR@|$(SBINDIR)|g' controller/renderq-controller.service \
+	    > $(DESTDIR)$(UNITDIR)/renderq-controller.service
 	$(INSTALL) -m 644 include/renderq.h $(DESTDIR)$(INCLUDEDIR)/renderq.h
 	$(INSTALL) -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/librenderq.a
 	$(INSTALL) -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/librenderq.so.$(VERSION)
@@ -457,3 +467,41 @@ $(BUILD)/cli/sql_schema.o: $(BUILD)/cli/sql_schema.c Makefile
 
 $(CLI): $(CLI_OBJECTS) $(STATIC)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(JANSSON_LIBS) $(ENGINE_LIBS) -o $@
+
+# ---- controller ----
+# The HTTP service. It knows the public header alone; how a job is read from JSON is the command's.
+
+CONTROLLER := $(BUILD)/renderq-controller
+CONTROLLER_OBJECTS := $(patsubst controller/%.c,$(BUILD)/controller/%.o,$(sort $(wildcard controller/*.c))) \
+    $(BUILD)/controller/page.o
+
+.PHONY: controller
+all: controller
+controller: $(CONTROLLER)
+
+$(BUILD)/controller/%.o: controller/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(BASE_CFLAGS) $(JANSSON_CFLAGS) $(MICROHTTPD_CFLAGS) $(CFLAGS) $(DEPFLAGS) -c $< -o $@
+
+$(BUILD)/controller/page.c: controller/page/index.html
+	@mkdir -p $(@D)
+	{ echo '#include "page.h"'; echo 'const char page_html[] = {'; \
+	    od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '0 };'; \
+	    echo 'const size_t page_html_len = sizeof page_html - 1;'; } > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/controller/page.o: $(BUILD)/controller/page.c Makefile
+	$(CC) $(BASE_CFLAGS) -Icontroller $(CFLAGS) $(DEPFLAGS) -c $< -o $@
+
+$(CONTROLLER): $(CONTROLLER_OBJECTS) $(BUILD)/cli/record.o $(STATIC)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(JANSSON_LIBS) $(MICROHTTPD_LIBS) $(ENGINE_LIBS) -o $@
+
+# What asks it many things at a time; test/check-controller.sh and `make bench-controller` run it.
+CLIENT := $(BUILD)/test/controller/client
+tests: $(CLIENT) controller
+$(CLIENT): $(BUILD)/test/controller/client.o
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
+
+# Eleven workers that only speak HTTP and crash at random; every video is made, no record is lost.
+.PHONY: demo-controller
+demo-controller: controller examples
+	BUILD=$(BUILD) examples/demo-controller.sh

@@ -26,6 +26,7 @@ static const struct {
     { "idle", bench_idle },     { "beside", bench_beside }, { "memory", bench_memory },
     { "trips", bench_trips },   { "cost", bench_cost },     { "handles", bench_handles },
     { "peers", bench_peers },
+    { "http", bench_http },
 };
 
 /* What the program is when it starts itself as another process. */

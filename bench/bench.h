@@ -31,6 +31,7 @@ void bench_rounds(const bench_run *run);    /* a million jobs through a table of
 void bench_idle(const bench_run *run);      /* claims that find nothing */
 void bench_beside(const bench_run *run);    /* claims while another process counts and lists */
 void bench_memory(const bench_run *run);    /* the claim of a large payload */
+void bench_http(const bench_run *run);      /* hand-outs over HTTP */
 
 /* Over the wire. The first three speak to test/tdsd, the last to the server that RENDERQ_TEST_URL names. */
 void bench_trips(const bench_run *run);     /* how often each call asks the server */

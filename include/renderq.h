@@ -329,6 +329,18 @@ renderq_status renderq_claim_many(renderq *h, const renderq_claim_options *optio
 renderq_status renderq_start_many(renderq *h, renderq_job **jobs, size_t n, const char *worker, int lease_s,
                                   renderq_status *each);
 
+typedef struct renderq_handout {            /* one item of renderq_hand_out() */
+    size_t size;
+    renderq_job *job;
+    const char *worker;                     /* who gets it; required */
+    renderq_status status;                  /* out: OK or LOST */
+} renderq_handout;
+
+/* renderq_start_many() where each job goes to a worker of its own, in one request: what a service does that claims
+ * ahead for others. On anything but OK and LOST the jobs carry what they carried.
+ * Returns OK (all), LOST (at least one; the others are handed out), or one marked [any]. */
+renderq_status renderq_hand_out(renderq *h, renderq_handout *handouts, size_t n, int lease_s);
+
 /* Begins the lease anew from now; do it every third of the lease. progress (NULL: as before) is kept with the
  * row for people to see. Updates job->lease_left_ms and locked_at_ms.
  * Returns OK, LOST (stop working on it), or one marked [any]. */

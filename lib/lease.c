@@ -454,63 +454,69 @@ renderq_status renderq_renew_many(renderq *h, renderq_job **jobs, size_t n, rend
     return status;
 }
 
-static renderq_status take_start(renderq *h, batch *b, const char *worker, int lease_s)
+/* Who gets the jobs: NULL, nobody else; a name each; or with step 0 one name for all. */
+typedef struct takers {
+    const char *const *workers;
+    size_t step;
+} takers;
+
+static renderq_status take_start(renderq *h, batch *b, const takers *to, int lease_s)
 {
     for (size_t i = 0; i < b->n; i++) {
         rq_value *ask = ask_of(b, i);
         if (lease_s)
             ask[2] = rq_number(lease_s);
-        if (!worker)
+        if (!to)
             continue;
         if (!rq_guid_random(&b->items[i].fresh))
             return rq_fault(h, RENDERQ_FAILED, "the kernel gives no random bytes for a lease token");
-        ask[3] = rq_text(worker);
+        ask[3] = rq_text(to->workers[i * to->step]);
         ask[4] = b->look[2 * i + 1] = rq_guid_value(&b->items[i].fresh);
     }
     return RENDERQ_OK;
 }
 
 /* Each job gets its taker's name before anything is sent, so that nothing can fail afterwards. */
-static renderq_status name_takers(renderq *h, char **takers, size_t n, const char *worker)
+static renderq_status name_takers(renderq *h, char **names, size_t n, const takers *to)
 {
     for (size_t i = 0; i < n; i++)
-        if (!(takers[i] = strdup(worker)))
+        if (!(names[i] = strdup(to->workers[i * to->step])))
             return rq_fault(h, RENDERQ_NOMEM, "out of memory for %zu jobs; nothing was done", n);
     return RENDERQ_OK;
 }
 
-static void give_takers(renderq_job **jobs, const batch *b, char **takers)
+static void give_takers(renderq_job **jobs, const batch *b, char **names)
 {
     for (size_t i = 0; i < b->n; i++) {
         if (!b->matched[i])
             continue;
         rq_job *job = (rq_job *)jobs[i];
         free(job->taker);
-        job->job.worker = job->taker = takers[i];
-        takers[i] = NULL;
+        job->job.worker = job->taker = names[i];
+        names[i] = NULL;
         rq_guid_print(&b->items[i].fresh, &job->job.lease);
     }
 }
 
-static renderq_status start(renderq *h, batch *b, renderq_job **jobs, const char *worker, int lease_s)
+static renderq_status start(renderq *h, batch *b, renderq_job **jobs, const takers *to, int lease_s)
 {
-    char **takers = worker ? calloc(b->n, sizeof *takers) : NULL;
-    if (worker && !takers)
+    char **names = to ? calloc(b->n, sizeof *names) : NULL;
+    if (to && !names)
         return rq_fault(h, RENDERQ_NOMEM, "out of memory for %zu jobs; nothing was done", b->n);
     renderq_status status = take_jobs(h, b, jobs);
     if (status == RENDERQ_OK)
-        status = take_start(h, b, worker, lease_s);
-    if (status == RENDERQ_OK && takers)
-        status = name_takers(h, takers, b->n, worker);
+        status = take_start(h, b, to, lease_s);
+    if (status == RENDERQ_OK && names)
+        status = name_takers(h, names, b->n, to);
     if (status == RENDERQ_OK) {
         status = batch_run(h, b, read_lease);
         give_leases(jobs, b);
-        if (takers && (status == RENDERQ_OK || status == RENDERQ_LOST))
-            give_takers(jobs, b, takers);
+        if (names && (status == RENDERQ_OK || status == RENDERQ_LOST))
+            give_takers(jobs, b, names);
     }
-    for (size_t i = 0; takers && i < b->n; i++)
-        free(takers[i]);
-    free(takers);
+    for (size_t i = 0; names && i < b->n; i++)
+        free(names[i]);
+    free(names);
     return status;
 }
 
@@ -518,6 +524,7 @@ renderq_status renderq_start_many(renderq *h, renderq_job **jobs, size_t n, cons
                                   renderq_status *each)
 {
     batch b;
+    takers to = { .workers = &worker, .step = 0 };
     renderq_status status = rq_enter(h, RQ_JOINS);
     if (status != RENDERQ_OK || n == 0)
         return status;
@@ -530,8 +537,67 @@ renderq_status renderq_start_many(renderq *h, renderq_job **jobs, size_t n, cons
         return status;
     status = batch_new(h, &b, RQ_START, worker ? RQ_STARTED : RQ_STATEMENTS, n);
     if (status == RENDERQ_OK)
-        status = start(h, &b, jobs, worker, lease_s);
+        status = start(h, &b, jobs, worker ? &to : NULL, lease_s);
     give_statuses(each, &b, status);
     batch_free(&b);
+    return status;
+}
+
+/* -- hand out: start, with a taker a job -- */
+
+static renderq_status take_handouts(renderq *h, const renderq_handout *handouts, size_t n, renderq_job **jobs,
+                                    const char **workers)
+{
+    renderq_status status = RENDERQ_OK;
+    for (size_t i = 0; i < n && status == RENDERQ_OK; i++) {
+        renderq_handout handout;
+        char where[40];
+        name_item(where, sizeof where, i, n);
+        status = rq_take_item(h, "renderq_handout", handouts, i, &handout, sizeof handout);
+        if (status == RENDERQ_OK && !handout.worker)
+            status = rq_fault(h, RENDERQ_INVALID, "%sworker is NULL: a hand-out names who gets the job", where);
+        if (status == RENDERQ_OK)
+            status = rq_check_text(h, where, &rq_worker_field, handout.worker);
+        jobs[i] = handout.job;
+        workers[i] = handout.worker;
+    }
+    return status;
+}
+
+static void give_handouts(renderq_handout *handouts, const batch *b, renderq_status status)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        renderq_handout *handout = (renderq_handout *)(void *)((char *)handouts + i * handouts->size);
+        handout->status = b->matched ? item_status(b, i, status) : status;
+    }
+}
+
+renderq_status renderq_hand_out(renderq *h, renderq_handout *handouts, size_t n, int lease_s)
+{
+    batch b;
+    renderq_status status = rq_enter(h, RQ_JOINS);
+    if (status != RENDERQ_OK || n == 0)
+        return status;
+    status = check_count(h, handouts, n);
+    if (status == RENDERQ_OK && handouts->size < offsetof(renderq_handout, status) + sizeof handouts->status)
+        status = rq_fault(h, RENDERQ_INVALID, "renderq_handout: its size is not set; begin with RENDERQ_INIT");
+    if (status == RENDERQ_OK)
+        status = rq_check_lease_s(h, lease_s);
+    if (status != RENDERQ_OK)
+        return status;
+    renderq_job **jobs = calloc(n, sizeof *jobs);
+    const char **workers = calloc(n, sizeof *workers);
+    takers to = { .workers = workers, .step = 1 };
+    status = batch_new(h, &b, RQ_START, RQ_STARTED, n);
+    if (status == RENDERQ_OK && (!jobs || !workers))
+        status = rq_fault(h, RENDERQ_NOMEM, "out of memory for %zu jobs; nothing was done", n);
+    if (status == RENDERQ_OK)
+        status = take_handouts(h, handouts, n, jobs, workers);
+    if (status == RENDERQ_OK)
+        status = start(h, &b, jobs, &to, lease_s);
+    give_handouts(handouts, &b, status);
+    batch_free(&b);
+    free(workers);
+    free(jobs);
     return status;
 }

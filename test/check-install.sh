@@ -42,7 +42,7 @@ fi
 installer() {
     make -s -C "$SOURCE" BUILD="$BUILD" CC="$CC" "$@"
 }
-installer lib cli > build.log 2>&1 || { cat build.log; wrong "the library does not build"; exit 1; }
+installer lib cli controller > build.log 2>&1 || { cat build.log; wrong "the library does not build"; exit 1; }
 
 # tree FOLDER: its files and links, a line each with the mode and where a link leads
 tree() {
@@ -66,6 +66,10 @@ expected() {
     echo "share/man/man1/renderq.1 644"
     echo "share/man/man3/renderq.3 644"
     echo "share/man/man7/renderq-sql.7 644"
+    echo "share/man/man8/renderq-controller.8 644"
+    echo "share/renderq/openapi.yaml 644"
+    echo "sbin/renderq-controller 755"
+    echo "lib/systemd/system/renderq-controller.service 644"
     # Every function has a page.
     nm -D --defined-only "$BUILD/librenderq.so" | sed -n 's|.* T \(renderq_[a-z_]*\).*|share/man/man3/\1.3 644|p'
     (cd "$SOURCE/sql" && find . -name '*.sql' -printf 'share/renderq/sql/%P 644\n')
@@ -126,6 +130,10 @@ installer install PREFIX="$prefix" LIBDIR="$prefix/$lib" || wrong "installing ov
 installer uninstall PREFIX="$WORK/first" LIBDIR="$WORK/first/$lib"
 
 [ "$("$prefix/bin/renderq" --version | grep -Fc "$version")" -gt 0 ] || wrong "renderq --version says something else"
+[ "$("$prefix/sbin/renderq-controller" --version)" = "renderq-controller $version" ] \
+    || wrong "renderq-controller --version says something else"
+grep -qx "ExecStart=$prefix/sbin/renderq-controller .*" "$prefix/lib/systemd/system/renderq-controller.service" \
+    || wrong "the unit starts another program"
 if command -v bash > /dev/null; then
     # shellcheck disable=SC2016  # $1 is bash's
     bash -c '. "$1" && complete -p renderq' - "$prefix/share/bash-completion/completions/renderq" > /dev/null \

@@ -354,6 +354,19 @@ static renderq_status do_hand_out(world *w)
     return expect_each(w, status);
 }
 
+static renderq_status do_hand_out_each(world *w)
+{
+    renderq_handout handouts[] = { RENDERQ_INIT(renderq_handout), RENDERQ_INIT(renderq_handout) };
+    for (size_t i = 0; i < 2; i++) {
+        handouts[i].job = w->jobs[i];
+        handouts[i].worker = "taker";
+    }
+    renderq_status status = renderq_hand_out(w->h, handouts, 2, 60);
+    assert_string_equal(w->jobs[1]->worker, status == RENDERQ_OK ? "taker" : "me");
+    assert_int_equal(handouts[1].status, status);
+    return status;
+}
+
 static renderq_status do_renew(world *w)
 {
     return renderq_renew(w->h, w->jobs[0], "half");
@@ -523,6 +536,8 @@ static const act acts[] = {
       .after = UNCHANGED, .else_ok = RENDERQ_EMPTY },
     { .name = "start_many", .call = do_start, .leased = UNSTARTED, .after = ROW("0A", "StartedAtUtc > 0") },
     { .name = "start_many, handed out", .call = do_hand_out, .leased = UNSTARTED,
+      .after = ROW("0A", "StartedAtUtc > 0 AND WorkerNodeId = 'taker' AND LeaseToken <> " ID("00") "") },
+    { .name = "hand_out", .call = do_hand_out_each, .leased = UNSTARTED,
       .after = ROW("0A", "StartedAtUtc > 0 AND WorkerNodeId = 'taker' AND LeaseToken <> " ID("00") "") },
     { .name = "renew", .call = do_renew, .leased = STARTED, .after = ROW("07", "Progress = 'half'") },
     { .name = "renew_many", .call = do_renew_many, .leased = STARTED,

@@ -127,6 +127,14 @@ static renderq_status call_hand_out(renderq *f, renderq_job *job)
     return renderq_start_many(f, &job, 1, "machine-7", 0, NULL);
 }
 
+static renderq_status call_hand_out_each(renderq *f, renderq_job *job)
+{
+    renderq_handout handout = RENDERQ_INIT(renderq_handout);
+    handout.job = job;
+    handout.worker = "machine-7";
+    return renderq_hand_out(f, &handout, 1, 0);
+}
+
 static const struct meeting {
     const char *name;
     renderq_status (*call)(renderq *f, renderq_job *job);
@@ -163,6 +171,8 @@ static const struct meeting {
     { "hand-out, completed by them", call_hand_out, FAULT_AFTER, foreign_completes_it },
     { "hand-out, failed by them", call_hand_out, FAULT_AFTER, foreign_fails_it },
     { "hand-out, settled", call_hand_out, FAULT_AFTER, settled_by_an_operator },
+    { "hand-out each, reaped", call_hand_out_each, FAULT_AFTER, reaped_and_taken },
+    { "hand-out each, completed by them", call_hand_out_each, FAULT_AFTER, foreign_completes_it },
     { "hand-out late, cancelled", call_hand_out, FAULT_LATER, cancelled_by_an_operator },
 };
 

@@ -166,6 +166,62 @@ static void a_hand_out_gives_each_its_own_token(void **state)
         renderq_job_free(jobs[i]);
 }
 
+static void each_to_its_own_worker(void **state)
+{
+    suite *s = *state;
+    static const char *const names[] = { "machine-1", "machine-2", "machine-3" };
+    renderq_handout handouts[3];
+    for (int i = 0; i < 3; i++) {
+        handouts[i] = (renderq_handout)RENDERQ_INIT(renderq_handout);
+        handouts[i].job = take_unstarted(s, "intro");
+        handouts[i].worker = names[i];
+        handouts[i].status = RENDERQ_FAILED;
+    }
+    expect_ok(s->h, renderq_cancel(s->h, NULL, &handouts[1].job->id));
+    char *before = snapshot(s, &handouts[1].job->id);
+    expect(s->h, RENDERQ_LOST, renderq_hand_out(s->h, handouts, 3, 200));
+    expect_said(s->h, handouts[1].job->id.text);
+    assert_int_equal(handouts[1].status, RENDERQ_LOST);
+    assert_string_equal(handouts[1].job->worker, "node-1");
+    expect_unchanged(s, &handouts[1].job->id, before);
+    assert_string_not_equal(handouts[0].job->lease.text, handouts[2].job->lease.text);
+    for (int i = 0; i < 3; i += 2) {
+        assert_int_equal(handouts[i].status, RENDERQ_OK);
+        assert_string_equal(handouts[i].job->worker, names[i]);
+        expect_text(s, &handouts[i].job->id, "WorkerNodeId", names[i]);
+        expect_text(s, &handouts[i].job->id, "LeaseToken", handouts[i].job->lease.text);
+        expect_number(s, &handouts[i].job->id, "LeaseSeconds", 200);
+        expect_ok(s->h, renderq_complete(s->h, handouts[i].job, NULL));
+    }
+    for (int i = 0; i < 3; i++)
+        renderq_job_free(handouts[i].job);
+}
+
+static void hand_outs_that_are_refused(void **state)
+{
+    suite *s = *state;
+    renderq_handout handouts[2] = { RENDERQ_INIT(renderq_handout), RENDERQ_INIT(renderq_handout) };
+    handouts[0].job = take_unstarted(s, "intro");
+    handouts[0].worker = "machine-1";
+    char *before = snapshot_all(s);
+    expect_invalid(s->h, "NULL", renderq_hand_out(s->h, NULL, 1, 0));
+    expect_ok(s->h, renderq_hand_out(s->h, NULL, 0, 0));
+    expect_invalid(s->h, "item 1: worker is NULL", renderq_hand_out(s->h, handouts, 2, 0));
+    handouts[1].worker = "machine-2";
+    expect_invalid(s->h, "item 1", renderq_hand_out(s->h, handouts, 2, 0));
+    assert_int_equal(handouts[0].status, RENDERQ_INVALID);
+    handouts[0].worker = "";
+    expect_invalid(s->h, "worker", renderq_hand_out(s->h, handouts, 1, 0));
+    handouts[0].worker = "machine-1";
+    expect_invalid(s->h, "lease_s", renderq_hand_out(s->h, handouts, 1, -1));
+    expect_invalid(s->h, "1001", renderq_hand_out(s->h, handouts, 1001, 0));
+    handouts[0].size = 0;
+    expect_invalid(s->h, "renderq_handout", renderq_hand_out(s->h, handouts, 1, 0));
+    assert_int_equal(renderq_hand_out(NULL, handouts, 1, 0), RENDERQ_INVALID);
+    expect_all_unchanged(s, before);
+    renderq_job_free(handouts[0].job);
+}
+
 /* One of them is gone: it alone is LOST and keeps what it carried; the others are started. */
 static void some_are_lost(void **state)
 {
@@ -209,6 +265,8 @@ int run_start(void)
         TEST(a_hand_out_changes_the_owner),
         TEST(a_hand_out_gives_each_its_own_token),
         TEST(some_are_lost),
+        TEST(each_to_its_own_worker),
+        TEST(hand_outs_that_are_refused),
     };
     return cmocka_run_group_tests_name("start", tests, NULL, NULL);
 }

@@ -1,0 +1,474 @@
+/* calls.c: the quick calls on jobs of one queue. Requests that came together are sent together where the library can:
+ * new jobs, and completes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../cli/record.h"
+#include "clerk.h"
+#include "http.h"
+#include "json.h"
+#include "log.h"
+#include "service.h"
+
+#define MANY 256                        /* exchanges in one request to the database */
+
+/* ---- leases that were ended here ---- */
+
+static void remember_ended(clerk *c, const exchange *x, const renderq_id *lease)
+{
+    c->ended[c->n_ended++ % ENDED_MAX] = (ended){ .id = x->id, .lease = *lease, .route = x->route };
+}
+
+/* A repeat after a lost answer is answered as the first one was. */
+static bool was_ended(const clerk *c, const exchange *x, const renderq_id *lease)
+{
+    size_t n = c->n_ended < ENDED_MAX ? c->n_ended : ENDED_MAX;
+    for (size_t i = 0; i < n; i++)
+        if (c->ended[i].route == x->route && strcmp(c->ended[i].id.text, x->id.text) == 0
+            && strcmp(c->ended[i].lease.text, lease->text) == 0)
+            return true;
+    return false;
+}
+
+/* ---- calls under a lease ---- */
+
+static void answer_of_call(clerk *c, exchange *x, renderq_status status)
+{
+    clerk_heard(c, status);
+    answer_status(x, status, renderq_errmsg(c->h));
+}
+
+/* The job that the exchange is about, from its id and lease. NULL: it is answered. */
+static renderq_job *resume(clerk *c, exchange *x, renderq_id *lease)
+{
+    renderq_job *job = NULL;
+    guid_read(field_text(x, "lease"), lease);
+    if (!clerk_ready(c)) {
+        clerk_answer_away(c, x);
+        return NULL;
+    }
+    renderq_status status = renderq_job_resume(c->h, c->queue, &x->id, lease, &job);
+    if (status == RENDERQ_LOST && was_ended(c, x, lease))
+        answer_outcome(x, 200, &x->id, RENDERQ_OK);
+    else if (status != RENDERQ_OK)
+        answer_of_call(c, x, status);
+    return job;
+}
+
+static void ended_well(clerk *c, exchange *x, const renderq_id *lease, tally_kind kind)
+{
+    remember_ended(c, x, lease);
+    tally_add(&c->tally, kind, 1);
+    answer_outcome(x, 200, &x->id, RENDERQ_OK);
+}
+
+static void renew(clerk *c, exchange *x)
+{
+    renderq_id lease;
+    renderq_job *job = resume(c, x, &lease);
+    if (!job)
+        return;
+    renderq_status status = renderq_renew(c->h, job, field_text(x, "progress"));
+    if (status == RENDERQ_OK) {
+        json_t *made = json_object();
+        json_object_set_new(made, "id", json_text(job->id.text));
+        json_object_set_new(made, "status", json_text("OK"));
+        json_object_set_new(made, "lease_left_ms", json_integer(renderq_lease_left_ms(job)));
+        answer_json(x, 200, made);
+    } else {
+        answer_of_call(c, x, status);
+    }
+    renderq_job_free(job);
+}
+
+static int64_t retry_ms(const exchange *x)
+{
+    const char *word = field_text(x, "retry_ms");
+    if (word)
+        return strcmp(word, "never") == 0 ? RENDERQ_NEVER : RENDERQ_BACKOFF;
+    return field_integer(x, "retry_ms", RENDERQ_BACKOFF);
+}
+
+static void fail(clerk *c, exchange *x)
+{
+    renderq_id lease;
+    renderq_job *job = resume(c, x, &lease);
+    if (!job)
+        return;
+    renderq_status status = renderq_fail(c->h, job, field_text(x, "error"), retry_ms(x));
+    if (status == RENDERQ_OK)
+        ended_well(c, x, &lease, TALLY_FAILED);
+    else
+        answer_of_call(c, x, status);
+    renderq_job_free(job);
+}
+
+static void release(clerk *c, exchange *x)
+{
+    renderq_id lease;
+    renderq_job *job = resume(c, x, &lease);
+    if (!job)
+        return;
+    renderq_status status = renderq_release(c->h, job, field_integer(x, "delay_ms", 0));
+    if (status == RENDERQ_OK) {
+        ended_well(c, x, &lease, TALLY_RELEASED);
+        store_hint(c);
+    } else {
+        answer_of_call(c, x, status);
+    }
+    renderq_job_free(job);
+}
+
+/* The answer with this job could not be sent, so nobody has it. */
+static void give_back(clerk *c, exchange *x)
+{
+    if (clerk_ready(c) && clerk_heard(c, renderq_release(c->h, x->job, 0)) == RENDERQ_OK) {
+        tally_add(&c->tally, TALLY_RELEASED, 1);
+        store_hint(c);
+    }
+}
+
+static void complete_some(clerk *c, exchange **some, size_t n)
+{
+    renderq_result results[MANY];
+    renderq_job *jobs[MANY];
+    renderq_id leases[MANY];
+    exchange *asked[MANY];
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        exchange *x = some[i];
+        char why[256];
+        const char *output_url = field_text(x, "output_url");
+        if (output_url && !service_output_fits(c->service, output_url, why, sizeof why)) {
+            answer_error(x, 400, "bad_request", "%s", why);
+            continue;
+        }
+        jobs[k] = resume(c, x, &leases[k]);
+        if (!jobs[k])
+            continue;
+        results[k] = (renderq_result)RENDERQ_INIT(renderq_result);
+        results[k].job = jobs[k];
+        results[k].output_url = output_url;
+        asked[k++] = x;
+    }
+    renderq_status status = k ? renderq_complete_many(c->h, results, k) : RENDERQ_OK;
+    for (size_t i = 0; i < k; i++) {
+        /* One that can never work must not keep the others out. */
+        renderq_status own = status == RENDERQ_INVALID ? renderq_complete(c->h, jobs[i], results[i].output_url)
+                                                       : results[i].status;
+        if (own == RENDERQ_OK)
+            ended_well(c, asked[i], &leases[i], TALLY_COMPLETED);
+        else if (own == RENDERQ_LOST && was_ended(c, asked[i], &leases[i]))
+            answer_outcome(asked[i], 200, &asked[i]->id, RENDERQ_OK);
+        else if (own == RENDERQ_LOST)
+            answer_status(asked[i], own, "the lease is not yours any more: it ran out, or the job was ended");
+        else
+            answer_of_call(c, asked[i], own);
+        renderq_job_free(jobs[i]);
+    }
+}
+
+/* ---- new jobs ---- */
+
+/* Reads one object of the body. False: `why` is what is wrong. */
+static bool read_new_job(const clerk *c, const char *text, size_t len, record *out, char *why, size_t size)
+{
+    if (!record_read(text, len, out, why, size))
+        return false;
+    out->job.queue = c->queue;
+    if (!out->job.output_url || service_output_fits(c->service, out->job.output_url, why, size))
+        return true;
+    record_free(out);
+    return false;
+}
+
+static void answer_enqueued(clerk *c, exchange *x, const renderq_id *id, renderq_status status)
+{
+    if (status != RENDERQ_OK && status != RENDERQ_DUPLICATE) {
+        answer_of_call(c, x, status);
+        return;
+    }
+    if (status == RENDERQ_OK)
+        tally_add(&c->tally, TALLY_ENQUEUED, 1);
+    answer_outcome(x, status == RENDERQ_OK ? 201 : 200, id, status);
+    store_hint(c);
+}
+
+static void enqueue_some(clerk *c, exchange **some, size_t n)
+{
+    record records[MANY];
+    renderq_new_job jobs[MANY];
+    renderq_enqueued each[MANY];
+    exchange *asked[MANY];
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        exchange *x = some[i];
+        char why[512];
+        bad_place where;
+        if (!json_check(x->body ? x->body : "", x->body_len, &where)) {
+            answer_bad_json(x, &where);
+        } else if (!read_new_job(c, x->body, x->body_len, &records[k], why, sizeof why)) {
+            answer_error(x, 400, "bad_request", "%s", why);
+        } else if (!clerk_ready(c)) {
+            record_free(&records[k]);
+            clerk_answer_away(c, x);
+        } else {
+            jobs[k] = records[k].job;
+            each[k] = (renderq_enqueued)RENDERQ_INIT(renderq_enqueued);
+            asked[k++] = x;
+        }
+    }
+    renderq_status status = k ? renderq_enqueue_many(c->h, jobs, k, each) : RENDERQ_OK;
+    /* One that is refused must not keep the others out. */
+    bool alone = status == RENDERQ_INVALID || status == RENDERQ_FAILED;
+    for (size_t i = 0; i < k; i++) {
+        renderq_status own = alone ? renderq_enqueue(c->h, &jobs[i], &each[i].id) : each[i].status;
+        answer_enqueued(c, asked[i], &each[i].id, own);
+        record_free(&records[i]);
+    }
+}
+
+/* -- as lines -- */
+
+typedef struct bulk {
+    clerk *c;
+    json_t *answers;                    /* an array, in the lines' order */
+    size_t n, room;
+    record *records;
+    renderq_new_job *jobs;
+    renderq_enqueued *each;
+    struct { int line; size_t at; } *places;    /* of each: in the body, and in the answers */
+    renderq_status status;              /* of the last request that was not OK: the rest is not tried */
+    bool sent;                          /* something is in */
+} bulk;
+
+static void set_answer(const bulk *b, size_t at, int line, const renderq_id *id, const char *status, const char *error)
+{
+    json_t *made = json_object();
+    json_object_set_new(made, "line", json_integer(line));
+    if (id)
+        json_object_set_new(made, "id", json_text(id->text));
+    json_object_set_new(made, "status", json_text(status));
+    if (error)
+        json_object_set_new(made, "error", json_text(error));
+    json_array_set_new(b->answers, at, made);
+}
+
+static void add_outcome(bulk *b, size_t i, renderq_status status)
+{
+    bool in = status == RENDERQ_OK || status == RENDERQ_DUPLICATE;
+    bool known = in || status == RENDERQ_UNCERTAIN;
+    set_answer(b, b->places[i].at, b->places[i].line, known ? &b->each[i].id : NULL, renderq_strstatus(status),
+               in ? NULL : is_away(status) ? b->c->away_text : renderq_errmsg(b->c->h));
+    if (status == RENDERQ_OK)
+        tally_add(&b->c->tally, TALLY_ENQUEUED, 1);
+    b->sent = b->sent || in;
+}
+
+/* Sends what has been collected. Lines that are refused for what they are get their own text. */
+static void send_lines(bulk *b)
+{
+    clerk *c = b->c;
+    renderq_status status = b->status;
+    if (b->n > 0 && status == RENDERQ_OK) {
+        if (clerk_ready(c)) {
+            for (size_t i = 0; i < b->n; i++)
+                b->each[i] = (renderq_enqueued)RENDERQ_INIT(renderq_enqueued);
+            status = renderq_enqueue_many(c->h, b->jobs, b->n, b->each);
+        } else {
+            status = c->away_status;
+        }
+    }
+    bool alone = status == RENDERQ_INVALID || status == RENDERQ_FAILED;
+    if (!alone && status != RENDERQ_OK)
+        b->status = clerk_heard(c, status);
+    for (size_t i = 0; i < b->n; i++) {
+        renderq_status own = alone ? renderq_enqueue(c->h, &b->jobs[i], &b->each[i].id) : b->each[i].status;
+        if (b->status != RENDERQ_OK)
+            own = b->status;
+        add_outcome(b, i, own);
+        record_free(&b->records[i]);
+    }
+    b->n = 0;
+    store_hint(c);
+}
+
+static void take_line(bulk *b, int line, const char *text, size_t len)
+{
+    char why[512];
+    size_t at = json_array_size(b->answers);
+    json_array_append_new(b->answers, json_null());
+    if (!read_new_job(b->c, text, len, &b->records[b->n], why, sizeof why)) {
+        set_answer(b, at, line, NULL, "INVALID", why);
+        return;
+    }
+    b->jobs[b->n] = b->records[b->n].job;
+    b->places[b->n].line = line;
+    b->places[b->n++].at = at;
+    if (b->n == b->room)
+        send_lines(b);
+}
+
+static char *lines_of(json_t *answers, size_t *len)
+{
+    size_t i;
+    json_t *answer;
+    char *all = must_copy("");
+    *len = 0;
+    json_array_foreach(answers, i, answer) {
+        size_t n;
+        char *line = json_line(json_incref(answer), &n);
+        all = must_alloc(all, *len + n + 1);
+        memcpy(all + *len, line, n + 1);
+        *len += n;
+        free(line);
+    }
+    return all;
+}
+
+static void enqueue_lines(clerk *c, exchange *x)
+{
+    enum { ROOM = 1000 };
+    bulk b = { .c = c, .answers = json_array(), .room = ROOM };
+    b.records = must_alloc(NULL, ROOM * sizeof *b.records);
+    b.jobs = must_alloc(NULL, ROOM * sizeof *b.jobs);
+    b.each = must_alloc(NULL, ROOM * sizeof *b.each);
+    b.places = must_alloc(NULL, ROOM * sizeof *b.places);
+    const char *at = x->body ? x->body : "", *end = at + x->body_len;
+    for (int line = 1; at < end; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        size_t len = (size_t)(stop - at);
+        size_t blank = 0;
+        while (blank < len && strchr(" \t\r", at[blank]) && at[blank])
+            blank++;
+        if (blank < len)
+            take_line(&b, line, at, len);
+        at = stop + 1;
+    }
+    send_lines(&b);
+    if (b.status != RENDERQ_OK && !b.sent && is_away(b.status)) {
+        answer_status(x, b.status, c->away_text);
+    } else {
+        size_t len;
+        char *text = lines_of(b.answers, &len);
+        answer_text(x, 200, "application/x-ndjson", text, len);
+    }
+    json_decref(b.answers);
+    free(b.records);
+    free(b.jobs);
+    free(b.each);
+    free(b.places);
+}
+
+/* ---- without a lease ---- */
+
+static void get(clerk *c, exchange *x)
+{
+    renderq_job *job = NULL;
+    renderq_status status = renderq_get(c->h, c->queue, &x->id, &job);
+    if (status == RENDERQ_OK)
+        answer_json(x, 200, json_job(job));
+    else
+        answer_of_call(c, x, status);
+    renderq_job_free(job);
+}
+
+static void retry(clerk *c, exchange *x)
+{
+    renderq_id holder = { "" };
+    renderq_status status = renderq_retry(c->h, c->queue, &x->id, &holder);
+    if (status == RENDERQ_OK) {
+        answer_outcome(x, 200, &x->id, RENDERQ_OK);
+        store_hint(c);
+    } else if (status == RENDERQ_LOST) {
+        answer_error(x, 409, "wrong_state", "%s", renderq_errmsg(c->h));
+    } else if (status == RENDERQ_DUPLICATE) {
+        json_t *made = json_error_object("duplicate", renderq_errmsg(c->h));
+        json_object_set_new(json_object_get(made, "error"), "holder", json_text(holder.text));
+        answer_json(x, 409, made);
+    } else {
+        answer_of_call(c, x, status);
+    }
+}
+
+/* Asks for a job that cannot be there: any answer will do. */
+static void ready(clerk *c, exchange *x)
+{
+    static const renderq_id none = { "00000000-0000-0000-0000-000000000000" };
+    renderq_job *job = NULL;
+    renderq_status status = renderq_get(c->h, c->queue, &none, &job);
+    renderq_job_free(job);
+    if (status == RENDERQ_OK || status == RENDERQ_EMPTY) {
+        json_t *made = json_object();
+        json_object_set_new(made, "status", json_text("ok"));
+        answer_json(x, 200, made);
+    } else {
+        answer_of_call(c, x, status);
+    }
+}
+
+/* ---- all of them ---- */
+
+static const struct {
+    route_id route;
+    void (*call)(clerk *c, exchange *x);
+} single_calls[] = {
+    { ROUTE_JOB, get }, { ROUTE_RETRY, retry }, { ROUTE_READY, ready }, { ROUTE_RENEW, renew }, { ROUTE_FAIL, fail },
+    { ROUTE_RELEASE, release }, { ROUTE_GIVE_BACK, give_back },
+};
+
+static void serve_one(clerk *c, exchange *x)
+{
+    if (x->route == ROUTE_ENQUEUE) {
+        enqueue_lines(c, x);
+        return;
+    }
+    if (!clerk_ready(c)) {
+        clerk_answer_away(c, x);
+        return;
+    }
+    for (size_t i = 0; i < sizeof single_calls / sizeof single_calls[0]; i++)
+        if (single_calls[i].route == x->route)
+            single_calls[i].call(c, x);
+}
+
+static void finish(exchange *x)
+{
+    if (x->route != ROUTE_GIVE_BACK) {
+        http_resume(x);
+        return;
+    }
+    renderq_job_free(x->job);           /* this one was never the HTTP thread's */
+    free(x->answer);
+    free(x);
+}
+
+/* Whether it can share a request with others of its kind. */
+static bool can_share(const exchange *x)
+{
+    return x->route == ROUTE_COMPLETE || (x->route == ROUTE_ENQUEUE && !x->lines);
+}
+
+void calls_serve(clerk *c, exchange *first)
+{
+    while (first) {
+        exchange *some[MANY];
+        size_t n = 0;
+        route_id route = first->route;
+        bool share = can_share(first);
+        while (first && n < MANY && (n == 0 || (share && can_share(first) && first->route == route))) {
+            some[n++] = first;
+            first = first->next;
+        }
+        if (share && route == ROUTE_COMPLETE)
+            complete_some(c, some, n);
+        else if (share)
+            enqueue_some(c, some, n);
+        else
+            serve_one(c, some[0]);
+        for (size_t i = 0; i < n; i++)
+            finish(some[i]);
+    }
+}

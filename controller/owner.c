@@ -1,0 +1,86 @@
+/* owner.c: the lock beside an SQLite file. See owner.h. The kernel drops it with the process, however that ends; the
+ * file stays, since a lock on a file that is being removed protects nothing. */
+#include "owner.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define SUFFIX ".controller-lock"
+
+/* The URL's path, decoded. */
+static bool take_path(const char *url, char *path, size_t size)
+{
+    size_t n = 0;
+    for (const char *at = url + strlen("sqlite:"); *at && *at != '?'; at++) {
+        char pair[3] = "", c = *at;
+        if (c == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2])) {
+            memcpy(pair, at + 1, 2);
+            c = (char)strtoul(pair, NULL, 16);
+            at += 2;
+        }
+        if (n + 1 >= size)
+            return false;
+        path[n++] = c;
+    }
+    path[n] = 0;
+    return n > 0;
+}
+
+/* The same file by any name has the same lock: links are resolved, of the file if it is there, else of its folder. */
+static bool lock_path(const char *path, char *out, size_t size)
+{
+    char *real = realpath(path, NULL);
+    if (!real) {
+        char folder[PATH_MAX];
+        const char *slash = strrchr(path, '/');
+        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+        char *real_folder = realpath(folder, NULL);
+        if (!real_folder)
+            return false;
+        snprintf(out, size, "%s/%s" SUFFIX, real_folder, slash ? slash + 1 : path);
+        free(real_folder);
+        return true;
+    }
+    snprintf(out, size, "%s" SUFFIX, real);
+    free(real);
+    return true;
+}
+
+bool owner_take(const char *url, char *why, size_t size)
+{
+    char path[PATH_MAX], lock[PATH_MAX + sizeof SUFFIX], pid[32] = "";
+    if (strncasecmp(url, "sqlite:", 7) != 0)
+        return true;
+    if (!take_path(url, path, sizeof path))
+        return true;                    /* the library will say what is wrong with it */
+    if (!lock_path(path, lock, sizeof lock)) {
+        snprintf(why, size, "the folder of %s cannot be found: %s", path, strerror(errno));
+        return false;
+    }
+    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0) {
+        snprintf(why, size, "the lock file %s cannot be opened: %s", lock, strerror(errno));
+        return false;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        ssize_t len = read(fd, pid, sizeof pid - 1);
+        pid[len > 0 ? len : 0] = 0;
+        pid[strcspn(pid, "\n")] = 0;
+        snprintf(why, size, "another renderq-controller%s%s owns %s: one process owns an SQLite file; stop that one, "
+                 "or give this one a file of its own", *pid ? ", process " : "", pid, path);
+        close(fd);
+        return false;
+    }
+    int len = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+    bool written = ftruncate(fd, 0) == 0 && write(fd, pid, (size_t)len) == len;
+    (void)written;                      /* the number is only for the text above */
+    return true;                        /* fd stays open: the lock lives as long as the process */
+}

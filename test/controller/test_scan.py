@@ -1,0 +1,206 @@
+"""test_scan.py: files make jobs done; leases that run out count where no file is; what lies in the cache never
+counts."""
+import os
+import sqlite3
+import time
+import unittest
+
+from service import Case, until
+
+FAR = ("--scan", "3600", "--second-look", "100ms")      # only the scan at the start
+
+
+class Scan(Case):
+    def write(self, s, name, text="video", age_s=0):
+        path = os.path.join(s.outputs, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.utime(path, (time.time() - age_s,) * 2)
+        return path
+
+
+    def scans(self, s, more):
+        """Waits until so many scans have been done from now on."""
+        begin = s.get("/v1/stats").json["scan"]["scans"]
+        until(lambda: s.get("/v1/stats").json["scan"]["scans"] >= begin + more, "%d scans" % more)
+
+    def test_files_make_jobs_done(self):
+        s = self.service("--scan", "1", "--lease", "3600", "--cache", "2")
+        names = {name: s.enqueue(composition_id=name, output_url=url, priority=priority) for name, url, priority in (
+            ("handed out", "a.mp4", 9), ("cached", "in/b.mp4", 8), ("queued", "file://%s/c%%20c.mp4" % s.outputs, 0),
+            ("scheduled", s.outputs + "/d.mp4", 0), ("empty", "e.mp4", 0), ("folder", "f", 0), ("missing", "g.mp4", 0),
+            ("elsewhere", "https://example.com/a.mp4", 0), ("cancelled", "h.mp4", 0), ("dead", "i.mp4", 0))}
+        with sqlite3.connect(s.file) as db:
+            for name, state, column in (("scheduled", "Scheduled", "DueAtUtc"),
+                                        ("cancelled", "Cancelled", "EndedAtUtc"), ("dead", "DeadLetter", "EndedAtUtc")):
+                db.execute("UPDATE VideoRenderJobs SET Status = ?, %s = 9000000000000 WHERE CompositionId = ?" % column,
+                           (state, name))
+        self.assertEqual(s.take()["composition_id"], "handed out")
+        for name in ("a.mp4", "in/b.mp4", "c c.mp4", "d.mp4", "h.mp4", "i.mp4"):
+            self.write(s, name)
+        self.write(s, "e.mp4", "")
+        os.mkdir(s.outputs + "/f")
+        self.scans(s, 3)
+        states = {name: s.state(job_id) for name, job_id in names.items()}
+        done = {name for name, state in states.items() if state == "Completed"}
+        self.assertEqual(done, {"handed out", "cached", "queued", "scheduled", "dead"}, states)
+        self.assertEqual(states["cancelled"], "Cancelled")
+        totals = s.get("/v1/stats").json["totals"]
+        self.assertEqual((totals["settled"], totals["completed"]), (5, 0))
+        # The cached one that was settled is not handed out.
+        self.assertEqual({s.take()["composition_id"] for _ in range(4)}, {"empty", "folder", "missing", "elsewhere"})
+        self.assertEqual(s.next().code, 204)
+
+    def test_a_file_that_grows_is_not_done(self):
+        s = self.service("--scan", "1", "--lease", "3600")
+        job_id = s.enqueue(output_url="a.mp4")
+        s.take()
+        end = time.monotonic() + 4
+        size = 1
+        while time.monotonic() < end:
+            size += 1
+            self.write(s, "a.mp4", "x" * size)
+            time.sleep(0.05)
+            self.assertEqual(s.row(job_id, "Status"), "Processing")
+        until(lambda: s.state(job_id) == "Completed", "the file has stopped growing")
+
+    def test_a_file_that_is_touched_is_not_done(self):
+        s = self.service("--scan", "1", "--lease", "3600")
+        job_id = s.enqueue(output_url="a.mp4")
+        s.take()
+        for i in range(80):
+            self.write(s, "a.mp4", "same", age_s=i)
+            time.sleep(0.05)
+            self.assertEqual(s.row(job_id, "Status"), "Processing")
+        until(lambda: s.state(job_id) == "Completed", "the file is left alone")
+
+    def test_who_renews_is_spared(self):
+        s = self.service("--scan", "1", "--lease", "3600")
+        job_id = s.enqueue(composition_id="x", output_url="a.mp4")
+        job = s.take()
+        with sqlite3.connect(s.file) as db:     # it was started a while ago
+            db.execute("UPDATE VideoRenderJobs SET StartedAtUtc = StartedAtUtc - 60000")
+        self.assertEqual(s.post("/v1/jobs/%s/renew" % job_id, {"lease": job["lease"]}).code, 200)
+        self.write(s, "a.mp4")
+        self.scans(s, 4)
+        self.assertEqual(s.state(job_id), "Processing")
+        self.assertEqual(s.post("/v1/jobs/%s/complete" % job_id, {"lease": job["lease"]}).code, 200)
+
+    def test_links_are_not_followed(self):
+        s = self.service("--scan", "1", "--lease", "3600")
+        elsewhere = os.path.join(self.folder, "elsewhere")
+        os.mkdir(elsewhere)
+        self.write(s, "../elsewhere/a.mp4")
+        # The links come after the jobs, which are refused otherwise.
+        ids = [s.enqueue(output_url=url) for url in ("link/a.mp4", "file.mp4", "deep/er/a.mp4")]
+        os.symlink(elsewhere, s.outputs + "/link")
+        os.symlink(elsewhere + "/a.mp4", s.outputs + "/file.mp4")
+        os.mkdir(s.outputs + "/deep")
+        os.symlink(elsewhere, s.outputs + "/deep/er")
+        # A row that was put in behind the service's back.
+        with sqlite3.connect(s.file) as db:
+            for url in ("../elsewhere/a.mp4", elsewhere + "/a.mp4", "link/../../elsewhere/a.mp4"):
+                ids.append(s.enqueue(composition_id=url))
+                db.execute("UPDATE VideoRenderJobs SET OutputUrl = ? WHERE CompositionId = ?", (url, url))
+                db.commit()
+        self.scans(s, 3)
+        self.assertEqual([s.state(job_id) for job_id in ids], ["Queued"] * 6)
+
+    def test_a_lease_that_runs_out(self):
+        """Without a file the job comes round again, counted; with a file that nobody has looked at yet, it is done."""
+        s = self.service("--scan", "2", "--lease", "1", "--second-look", "200ms")
+        without = s.enqueue(composition_id="without", output_url="a.mp4", max_retries=1)
+        with_file = s.enqueue(composition_id="with", output_url="b.mp4")
+        jobs = [s.take(), s.take()]
+        self.assertEqual([job["id"] for job in jobs], [without, with_file])
+        self.write(s, "b.mp4")
+        until(lambda: s.state(with_file) == "Completed", "the file is seen")
+        self.assertEqual(s.get("/v1/jobs/" + with_file).json["retry_count"], 0)
+        again = s.take(wait_s=30)
+        self.assertEqual((again["id"], again["retry_count"]), (without, 1))
+        self.assertEqual(s.post("/v1/jobs/%s/complete" % without, {"lease": jobs[0]["lease"]}).error, "lost")
+        until(lambda: s.state(without) == "DeadLetter", "its retries are used up")
+        dead = s.get("/v1/dead").json["jobs"]
+        self.assertEqual([job["last_error"] for job in dead], ["the lease of node-1 ran out"])
+        # The worker was slow, not dead.
+        self.write(s, "a.mp4")
+        until(lambda: s.state(without) == "Completed", "the late file is seen")
+        totals = s.get("/v1/stats").json["totals"]
+        self.assertEqual((totals["settled"], totals["returned"], totals["dead"]), (2, 1, 1))
+
+    def test_only_the_scan_reaps(self):
+        s = self.service(*FAR, "--lease", "1")
+        job_id = s.enqueue()
+        s.take()
+        time.sleep(2.5)
+        for _ in range(3):
+            self.assertEqual(s.next().code, 204)
+        self.assertEqual(s.row(job_id, "Status", "RetryCount"), ("Processing", 0))
+        self.assertEqual(s.get("/v1/stats").json["run_out"], 1)
+        self.assertEqual(s.stop(), 0)
+        s.start()                               # its first scan is at once
+        until(lambda: s.row(job_id, "RetryCount") == 1, "the scan ends the lease")
+
+
+class Cache(Case):
+    def test_a_crash_counts_what_was_started_alone(self):
+        s = self.service("--scan", "1", "--cache", "50")
+        s.post("/v1/jobs", "".join('{"composition_id": "%d", "payload": {}}\n' % i for i in range(20)),
+               headers=("Content-Type: application/x-ndjson",))
+        started = [s.take()["id"] for _ in range(3)]
+        until(lambda: s.get("/v1/stats").json["cached"] == 17, "the rest is in the cache")
+        s.kill()
+        with sqlite3.connect(s.file) as db:     # ten minutes later
+            db.execute("UPDATE VideoRenderJobs SET LockedAtUtc = LockedAtUtc - 700000, "
+                       "LeasedAtUtc = LeasedAtUtc - 700000")
+        s.start()
+        until(lambda: s.get("/v1/stats").json["run_out"] == 0 and s.get("/v1/stats").json["scan"]["scans"], "the scan")
+        with sqlite3.connect(s.file) as db:
+            counted = dict(db.execute("SELECT JobId, RetryCount FROM VideoRenderJobs_View").fetchall())
+        self.assertEqual(sorted(counted.values()), [0] * 17 + [1] * 3)
+        self.assertEqual([counted[job_id] for job_id in started], [1, 1, 1])
+        again = [s.take(wait_s=30)["id"] for _ in range(20)]
+        self.assertEqual(len(set(again)), 20)
+
+    def test_a_hand_out_is_in_the_database_before_the_answer(self):
+        s = self.service("--lease", "77")
+        s.enqueue()
+        job = s.take(worker="machine-9")
+        self.assertEqual(s.row(job["id"], "Status", "WorkerNodeId"), ("Processing", "machine-9"))
+        with sqlite3.connect(s.file) as db:
+            seconds, started, token = db.execute("SELECT LeaseSeconds, StartedAtUtc, hex(LeaseToken) "
+                                                 "FROM VideoRenderJobs").fetchone()
+        self.assertEqual(seconds, 77)
+        self.assertIsNotNone(started)
+        self.assertEqual(sorted(token), sorted(job["lease"].replace("-", "")))
+
+    def test_no_cache(self):
+        s = self.service("--cache", "0")
+        ids = [s.enqueue() for _ in range(3)]
+        self.assertEqual(s.take()["id"], ids[0])
+        self.assertEqual([s.row(job_id, "Status") for job_id in ids[1:]], ["Queued"] * 2)
+
+    def test_priority_within_the_cache_s_bounds(self):
+        s = self.service("--cache", "2")
+        for i in range(6):
+            s.enqueue(composition_id=str(i))
+        order = [s.take()["composition_id"]]
+        s.enqueue(composition_id="urgent", priority=9)
+        order += [s.take()["composition_id"] for _ in range(6)]
+        self.assertLessEqual(order.index("urgent"), 3, order)
+
+    def test_jobs_that_are_cancelled_in_the_cache(self):
+        s = self.service("--cache", "10")
+        ids = [s.enqueue(composition_id=str(i)) for i in range(4)]
+        s.take()
+        until(lambda: s.get("/v1/stats").json["cached"] == 3, "the others are in the cache")
+        with sqlite3.connect(s.file) as db:
+            db.execute("UPDATE VideoRenderJobs SET Status = 'Cancelled', LeasedAtUtc = NULL, LeaseToken = NULL "
+                       "WHERE CompositionId IN ('1', '3')")
+        self.assertEqual(s.take()["id"], ids[2])
+        self.assertEqual(s.next().code, 204)
+
+
+if __name__ == "__main__":
+    unittest.main()
