@@ -49,6 +49,7 @@ help:
 	@echo "race-relay              2,000 messages in transactions, consumers killed and paused, every effect once"
 	@echo "bench                   figures beside bare sqlite3 and bare CT-Library; minutes. BENCH_FLAGS=--quick"
 	@echo "fuzz                    invented inputs, a minute a target; needs clang. FUZZ_SECONDS=60"
+	@echo "check-tsan soak         the worker under the thread sanitizer; minutes of it, and its memory"
 	@echo "check-tsql              the T-SQL parsed and checked; needs .NET"
 	@echo "check-server            the library against the server of RENDERQ_TEST_URL"
 	@echo "check-interop           a C# program with Dapper beside the command, on one table; needs .NET"
@@ -182,10 +183,22 @@ $(FAULTS): $(FAULTS_OBJECTS) $(STATIC)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=ct_connect,--wrap=ct_param,--wrap=ct_send $^ $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
 
+# ---- the worker runtime ----
+# One suite for every engine, as the conformance suite; test/run.sh and test/check-tds.sh run it.
+
+WORKER := $(BUILD)/test/worker/worker
+WORKER_OBJECTS := $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/worker/*.c)))
+tests: $(WORKER)
+
+$(WORKER): $(WORKER_OBJECTS) $(STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
+
 # A test that replaces a function of libc's says so here.
 $(BUILD)/test/test_sqlite_files: TEST_LDFLAGS = -Wl,--wrap=statfs
 $(BUILD)/test/test_freetds_conf: TEST_LDFLAGS = -Wl,--wrap=fopen,--wrap=getpwuid_r
 $(BUILD)/test/test_sqlserver_sql: TEST_LDFLAGS = -Wl,--wrap=rq_ss_request
+$(BUILD)/test/test_sqlserver_babelfish: TEST_LDFLAGS = -Wl,--wrap=rq_ss_request
 $(BUILD)/test/test_nomem: TEST_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
 
 check: all tests
@@ -196,6 +209,20 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-fra
 check-asan:
 	SANITIZE_FLAGS="$(SANITIZE)" $(MAKE) BUILD=$(BUILD)/asan CFLAGS="-O1 -g $(SANITIZE)" check
 
+# The thread sanitizer, for what has threads. It sees only what is built with it.
+.PHONY: check-tsan soak
+check-tsan:
+	$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="-O1 -g -fsanitize=thread" $(BUILD)/tsan/test/worker/worker
+	rm -rf $(BUILD)/tsan/queue.db*
+	RENDERQ_WORKER_JOBS=3000 $(BUILD)/tsan/test/worker/worker "sqlite:$(BUILD)/tsan/queue.db?synchronous=normal"
+
+# Minutes of the worker: the long forms of its tests, and its memory.
+soak: $(WORKER)
+	rm -rf $(BUILD)/soak && mkdir -p $(BUILD)/soak
+	RENDERQ_WORKER_JOBS=100000 $(WORKER) "sqlite:$(BUILD)/soak/many.db?synchronous=normal" many
+	RENDERQ_WORKER_AWAY_S=30 $(WORKER) "sqlite:$(BUILD)/soak/away.db?synchronous=normal" away
+	RENDERQ_SOAK_S=180 $(WORKER) "sqlite:$(BUILD)/soak/soak.db?synchronous=normal" soak
+
 check-valgrind: all tests
 	BUILD=$(BUILD) WRAP="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect" \
 	    test/run.sh
@@ -204,7 +231,7 @@ check-valgrind: all tests
 # RENDERQ_TEST_URL=sqlserver://USER:PASSWORD@HOST:PORT/DATABASE make check-server; test/check-server.sh says what it drops.
 
 .PHONY: check-server
-check-server: tests
+check-server: all tests
 	@[ -n "$$RENDERQ_TEST_URL" ] || { echo "RENDERQ_TEST_URL names no server" >&2; exit 1; }
 	BUILD=$(BUILD) test/check-server.sh
 
@@ -294,7 +321,7 @@ format:
 	clang-format -i $(C_SOURCES)
 
 # ---- T-SQL ----
-# No server is needed: a .NET program parses sql/sqlserver, and reads in the trees what the statements must respect.
+# No server is needed: a .NET program parses sql/sqlserver and sql/babelfish, and reads in the trees what the statements must respect.
 
 TSQL_CONTRACT := $(BUILD)/test/tsql/contract
 DOTNET ?= dotnet
@@ -309,7 +336,8 @@ check-tsql: export DACFX_TELEMETRY_OPTOUT = 1
 check-tsql: $(TSQL_CONTRACT)
 	$(TSQL_CONTRACT) > $(TSQL_CONTRACT).txt
 	$(DOTNET) build test/tsql --nologo --verbosity quiet --output $(BUILD)/test/tsql/bin
-	$(DOTNET) $(BUILD)/test/tsql/bin/tsql.dll sql/sqlserver $(TSQL_CONTRACT).txt test/tsql/bad test/interop
+	$(DOTNET) $(BUILD)/test/tsql/bin/tsql.dll sql/sqlserver $(TSQL_CONTRACT).txt test/tsql/bad \
+	    sql/babelfish test/interop
 
 # ---- the programs beside ours ----
 # A C# program with Dapper and SqlClient, and the command, take turns on one table of the TDS test server.
@@ -378,6 +406,9 @@ MAN_renderq_complete := renderq_renew renderq_renew_many renderq_lease_left_ms r
     renderq_release
 MAN_renderq_get := renderq_list
 MAN_renderq_cancel := renderq_retry renderq_retry_dead renderq_settle renderq_reap renderq_purge renderq_stats
+MAN_renderq_worker := renderq_worker_new renderq_worker_run renderq_worker_stop renderq_worker_errmsg \
+    renderq_worker_free renderq_task_done renderq_task_retry renderq_task_fail renderq_task_should_stop \
+    renderq_task_progress renderq_task_handle renderq_job_lost
 MAN_renderq_strstatus := renderq_strstate renderq_version
 MAN_LINKS := $(foreach page,$(patsubst man/%.3,%,$(filter %.3,$(INSTALL_MAN))),$(MAN_$(page):%=%:$(page)))
 

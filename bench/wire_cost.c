@@ -7,15 +7,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CALLS 400
+#define CALLS 200
 #define HANDLES 100
 
 /* ---- instructions ---- */
@@ -75,7 +75,7 @@ static double instructions(const bench_run *run, const char *work, size_t n, con
 /* Thousands a call. */
 static double cost_of(const bench_run *run, const char *work, const char *url, bool claims)
 {
-    size_t n = run->quick ? CALLS / 10 : CALLS;
+    size_t n = run->quick ? CALLS / 5 : CALLS;
     renderq *h = ours_open_url(url);
     if (claims)
         ours_enqueue(h, 3 * n, BATCH_MAX < n ? BATCH_MAX : n);

@@ -17,7 +17,7 @@
 #include "sqlserver.h"
 #include "wire.h"
 
-#define JOBS    100             /* a round, of either stage; fewer in a quick run */
+#define JOBS    50              /* a round, of either stage; fewer in a quick run */
 #define ROUNDS  40
 #define SECONDS 20
 
@@ -197,7 +197,7 @@ static void measure(const bench_run *run, const struct peer_kind *kind, peer *p)
 static void beside(const bench_run *run, const struct peer_kind *kind, const char *test_url, const rq_url *url)
 {
     char program[4600], table[40];
-    peer p = { .jobs = run->quick ? JOBS / 10 : JOBS };
+    peer p = { .jobs = run->quick ? JOBS / 5 : JOBS };
     snprintf(program, sizeof program, "%s/peers/%s/%s", folder_of_self(), kind->name, kind->program);
     if (access(program, R_OK) != 0) {
         report_note("(%s was not built, so there is nothing to compare with)", program);

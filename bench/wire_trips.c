@@ -1,5 +1,5 @@
 /* wire_trips.c: how often each public call asks the server, counted there. A network's round trip is what a call costs
- * mostly, so a call is one request, whatever the number of its jobs. That it stays so, test/sqlserver/trips.c sees to. */
+ * mostly, so a call is one request, whatever the number of its jobs. That it stays so is for test/sqlserver/trips.c. */
 #include "wire.h"
 
 #include <stdlib.h>

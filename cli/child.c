@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,19 +19,54 @@
 
 /* ---- start ---- */
 
-static void set_environment(const renderq_job *job)
+/* "NAME=value", at the end of an environment. */
+static void add(char **to, const char *name, const char *value)
 {
-    char attempt[16];
-    snprintf(attempt, sizeof attempt, "%d", job->retry_count + 1);
-    setenv("RENDERQ_JOB_ID", job->id.text, 1);
-    setenv("RENDERQ_COMPOSITION_ID", job->composition_id, 1);
-    setenv("RENDERQ_ATTEMPT", attempt, 1);
-    if (job->output_url)
-        setenv("RENDERQ_OUTPUT_URL", job->output_url, 1);
-    else
-        unsetenv("RENDERQ_OUTPUT_URL");
+    size_t size = strlen(name) + strlen(value) + 2;
+    while (*to)
+        to++;
+    *to = must_alloc(NULL, size);
+    snprintf(*to, size, "%s=%s", name, value);
+    to[1] = NULL;
+}
+
+static bool is_ours(const char *variable)
+{
     /* A program that prints its environment when it fails would put the password into the job's error. */
-    unsetenv("RENDERQ_PASSWORD");
+    static const char *const names[] = { "RENDERQ_JOB_ID=", "RENDERQ_COMPOSITION_ID=", "RENDERQ_ATTEMPT=",
+                                         "RENDERQ_OUTPUT_URL=", "RENDERQ_PASSWORD=" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(variable, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* What the program finds in its environment. It is made before fork(): in a process with threads, the child may not. */
+static char **make_environment(const renderq_job *job)
+{
+    size_t n = 0, kept = 0;
+    char attempt[16];
+    while (environ[n])
+        n++;
+    char **made = must_alloc(NULL, (n + 5) * sizeof *made);
+    for (size_t i = 0; i < n; i++)
+        if (!is_ours(environ[i]))
+            made[kept++] = must_copy(environ[i]);
+    made[kept] = NULL;
+    snprintf(attempt, sizeof attempt, "%d", job->retry_count + 1);
+    add(made, "RENDERQ_JOB_ID", job->id.text);
+    add(made, "RENDERQ_COMPOSITION_ID", job->composition_id);
+    add(made, "RENDERQ_ATTEMPT", attempt);
+    if (job->output_url)
+        add(made, "RENDERQ_OUTPUT_URL", job->output_url);
+    return made;
+}
+
+static void free_environment(char **made)
+{
+    for (char **variable = made; *variable; variable++)
+        free(*variable);
+    free(made);
 }
 
 /* The last pipe tells why exec() failed, and closes when it worked. */
@@ -53,7 +89,6 @@ static bool open_all(int ends[ENDS])
     return true;
 }
 
-/* In the child. */
 #define DESCRIPTORS 4096
 
 static bool inherited[DESCRIPTORS];
@@ -71,21 +106,21 @@ static void keep_the_rest(void)
             fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-static void become(const child *c, const int ends[ENDS], char **argv, const renderq_job *job,
-                   const sigset_t *before, pid_t parent)
+/* In the child. */
+static void become(const child *c, const int ends[ENDS], char **argv, char **environment, const sigset_t *before,
+                   pid_t parent)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)                    /* it died before that line; no signal will come any more */
         _exit(127);
-    guard_watch(c->guard, getpid());
+    guard_watch(c->guard, getpid(), true);
     dup2(ends[IN_READ], STDIN_FILENO);
     dup2(ends[OUT_WRITE], STDOUT_FILENO);
     dup2(ends[ERR_WRITE], STDERR_FILENO);
-    set_environment(job);
     reset_signals(before);
     keep_the_rest();
-    execvp(argv[0], argv);
+    execvpe(argv[0], argv, environment);
     int number = errno;
     if (write(ends[FAIL_WRITE], &number, sizeof number) < 0)
         _exit(126);
@@ -108,20 +143,25 @@ static void reap(pid_t pid, int *status)
         continue;
 }
 
-/* Forks; in the parent, waits for exec(). 0, or why it did not work. */
-static int launch(child *c, int ends[ENDS], char **argv, const renderq_job *job, const sigset_t *before)
+/* Forks; in the parent, waits for exec(). 0, or why it did not work. No signal may come between fork() and exec(): it
+ * would stop this program from the other one. */
+static int launch(child *c, int ends[ENDS], char **argv, char **environment)
 {
+    sigset_t before;
     pid_t parent = getpid();
+    hold_signals(&before);
     c->pid = fork();
-    if (c->pid < 0)
-        return errno;
     if (c->pid == 0)
-        become(c, ends, argv, job, before, parent);
+        become(c, ends, argv, environment, &before, parent);
+    int number = c->pid < 0 ? errno : 0;
+    let_signals(&before);
+    if (number != 0)
+        return number;
     setpgid(c->pid, c->pid);                    /* both do it: neither can tell who is first */
     shut(&ends[FAIL_WRITE]);
-    int number = exec_error(ends[FAIL_READ]);
+    number = exec_error(ends[FAIL_READ]);
     if (number != 0) {
-        guard_watch(c->guard, 0);
+        guard_watch(c->guard, c->pid, false);
         reap(c->pid, NULL);
         c->pid = 0;                             /* it never was */
     }
@@ -137,16 +177,20 @@ static int keep(int *end)
     return fd;
 }
 
-bool child_start(child *c, char **argv, const renderq_job *job, const guard *g, const sigset_t *before)
+bool child_start(child *c, char **argv, const renderq_job *job, const guard *g, live *l)
 {
     int ends[ENDS];
     memset(c, 0, sizeof *c);
     c->guard = g;
-    c->in = c->out = c->err = -1;
+    c->live = l;
+    c->in = c->out = c->err = c->exit_fd = -1;
     c->payload = job->payload_json;
     c->payload_left = job->payload_len;
-    int number = open_all(ends) ? launch(c, ends, argv, job, before) : errno;
+    char **environment = make_environment(job);
+    int number = open_all(ends) ? launch(c, ends, argv, environment) : errno;
+    free_environment(environment);
     if (number == 0) {
+        c->exit_fd = (int)syscall(SYS_pidfd_open, c->pid, 0);
         c->in = keep(&ends[IN_WRITE]);
         c->out = keep(&ends[OUT_READ]);
         c->err = keep(&ends[ERR_READ]);
@@ -204,7 +248,7 @@ static void read_err(child *c)
 static void pass_on(child *c, short events)
 {
     if (events & POLLOUT) {
-        ssize_t len = write(STDERR_FILENO, c->pass, c->pass_len);
+        ssize_t len = live_write(c->live, c->pass, c->pass_len);
         if (len < 0 && passing(errno))
             return;
         if (len > 0 && (size_t)len < c->pass_len) {
@@ -228,7 +272,9 @@ static void look_at_exit(child *c)
     shut(&c->in);
 }
 
-bool child_serve(child *c, int64_t timeout_ms, const sigset_t *mask)
+#define LOOK_MS 50              /* how often it is looked at where its exit does not wake anybody */
+
+bool child_serve(child *c, int64_t timeout_ms)
 {
     look_at_exit(c);
     if (c->exited) {
@@ -244,9 +290,11 @@ bool child_serve(child *c, int64_t timeout_ms, const sigset_t *mask)
         { .fd = c->out, .events = POLLIN },
         { .fd = c->pass_len == 0 ? c->err : -1, .events = POLLIN },
         { .fd = c->pass_len > 0 ? STDERR_FILENO : -1, .events = POLLOUT },
+        { .fd = c->exited ? -1 : c->exit_fd, .events = POLLIN },
     };
-    struct timespec timeout = timespec_of(timeout_ms);
-    if (ppoll(fds, sizeof fds / sizeof fds[0], &timeout, mask) <= 0)
+    if (c->exit_fd < 0 && timeout_ms > LOOK_MS)
+        timeout_ms = LOOK_MS;
+    if (poll(fds, sizeof fds / sizeof fds[0], (int)timeout_ms) <= 0)
         return false;
     if (fds[0].revents)
         feed(c);
@@ -268,11 +316,12 @@ void child_end(child *c)
 {
     int status = 0;
     child_signal(c, SIGKILL);
-    guard_watch(c->guard, 0);
+    guard_watch(c->guard, c->pid, false);
     reap(c->pid, &status);
     c->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     c->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     shut(&c->in);
     shut(&c->out);
     shut(&c->err);
+    shut(&c->exit_fd);
 }

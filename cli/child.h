@@ -1,5 +1,5 @@
 /* child.h: one run of the program: its process group, its payload fed, its output kept. No database, no job's
- * fate. */
+ * fate. Several threads may have one each. */
 #ifndef CLI_CHILD_H
 #define CLI_CHILD_H
 
@@ -9,11 +9,14 @@
 #include <sys/types.h>
 
 #include "guard.h"
+#include "live.h"
 #include "output.h"
 
 typedef struct child {
     pid_t pid;                      /* and its process group's */
     const guard *guard;
+    live *live;                     /* what is passed on goes through it */
+    int exit_fd;                    /* becomes readable when it exits; -1: the kernel has no such thing */
     int in, out, err;               /* our ends of its pipes; -1: closed */
     const char *payload;            /* what is still to be fed */
     size_t payload_left;
@@ -31,13 +34,12 @@ typedef struct child {
  * its sockets open over exec(), and with one goes a session that is logged in. */
 void child_inherits(void);
 
-/* Starts argv for the job. False: errno says why the program cannot be run. `before` is the signal mask it gets.
- * argv and the job's payload stay the caller's until child_end(). */
-bool child_start(child *c, char **argv, const renderq_job *job, const guard *g, const sigset_t *before);
+/* Starts argv for the job. False: errno says why the program cannot be run. argv and the job's payload stay the
+ * caller's until child_end(). */
+bool child_start(child *c, char **argv, const renderq_job *job, const guard *g, live *l);
 
-/* Serves its pipes until something happens, at most timeout_ms, with `mask` as the signal mask. True: it has
- * ended. */
-bool child_serve(child *c, int64_t timeout_ms, const sigset_t *mask);
+/* Serves its pipes until something happens, at most timeout_ms. True: it has ended. */
+bool child_serve(child *c, int64_t timeout_ms);
 
 /* Sends its process group a signal. */
 void child_signal(const child *c, int number);

@@ -67,6 +67,9 @@ bool take_id(const cli *c, const char *what, const char *text, renderq_id *id);
 /* Opens c->h. `options` may be NULL. Says what is wrong. */
 exit_code open_queue(cli *c, renderq_options *options);
 
+/* Makes a worker with these options, which have a `connection`; *out is to be freed in any case. */
+exit_code make_worker(cli *c, const renderq_worker_options *options, renderq_options *connection, renderq_worker **out);
+
 /* The name of the queue that is meant, for people; the caller frees it. */
 char *queue_name(const cli *c);
 
@@ -80,6 +83,7 @@ void complain(const cli *c, const char *format, ...) __attribute__((format(print
 
 /* What the library's last call on the handle said, with what to do about it. Returns the exit code. */
 exit_code complain_status(const cli *c, renderq_status status);
+exit_code complain_text(const cli *c, renderq_status status, const char *text);
 
 exit_code wrong_usage(const cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

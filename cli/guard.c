@@ -9,10 +9,31 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define GROUPS_MAX 1024
+
+typedef struct message {
+    pid_t group;
+    bool watch;
+} message;
+
+/* Adds or takes away a group. */
+static void note(pid_t *groups, size_t *n, const message *said)
+{
+    size_t i = 0;
+    while (i < *n && groups[i] != said->group)
+        i++;
+    if (i < *n && !said->watch)
+        groups[i] = groups[--*n];
+    else if (i == *n && said->watch && i < GROUPS_MAX && said->group > 1)
+        groups[(*n)++] = said->group;
+}
+
 /* Until the other end is closed, which the kernel does however renderq ends. */
 static void stand_guard(int from)
 {
-    pid_t group = 0, said;
+    pid_t groups[GROUPS_MAX] = { 0 };
+    message said;
+    size_t n = 0;
     ssize_t len;
     prctl(PR_SET_NAME, "renderq-guard");
     /* A group of its own, and deaf: what stops renderq must not stop the guard first. */
@@ -25,11 +46,11 @@ static void stand_guard(int from)
         dup2(null, fd);
     while ((len = read(from, &said, sizeof said)) != 0)
         if (len == (ssize_t)sizeof said)
-            group = said;
+            note(groups, &n, &said);
         else if (len < 0 && errno != EINTR)
             break;
-    if (group > 1)
-        kill(-group, SIGKILL);
+    while (n > 0)
+        kill(-groups[--n], SIGKILL);
     _exit(0);
 }
 
@@ -50,10 +71,11 @@ bool guard_start(guard *g)
     return g->pid > 0;
 }
 
-void guard_watch(const guard *g, pid_t group)
+void guard_watch(const guard *g, pid_t group, bool watch)
 {
+    message said = { .group = group, .watch = watch };
     /* If somebody killed the guard there is none; SIGPIPE is ignored. */
-    while (write(g->to, &group, sizeof group) < 0 && errno == EINTR)
+    while (write(g->to, &said, sizeof said) < 0 && errno == EINTR)
         continue;
 }
 

@@ -13,9 +13,9 @@ typedef struct guard {
 /* Starts it. Before a database is opened: the guard must not hold one. False: errno says why. */
 bool guard_start(guard *g);
 
-/* The process group that is to die with renderq; 0: none. Told before the group's first process is reaped, so that
- * its number is not somebody else's yet. May be called between fork() and exec(). */
-void guard_watch(const guard *g, pid_t group);
+/* A process group that is to die with renderq, or (false) need not any more. Told before the group's first process is
+ * reaped, so that its number is not somebody else's yet. May be called between fork() and exec(). */
+void guard_watch(const guard *g, pid_t group, bool watch);
 
 void guard_stop(guard *g);
 

@@ -12,7 +12,7 @@ static const struct option common_options[] = {
     { "db", required_argument, NULL, 'd' },
     { "queue", required_argument, NULL, 'q' },
     { "password-file", required_argument, NULL, 'P' },
-    { "json", no_argument, NULL, 'j' },
+    { "json", no_argument, NULL, 'J' },
     { "help", no_argument, NULL, 'h' },
 };
 
@@ -25,7 +25,8 @@ static bool take_common(cli *c, int option)
     case 'd': c->url = optarg; return true;
     case 'q': c->queue = optarg; return true;
     case 'P': c->password_file = optarg; return true;
-    case 'j': c->json = true; return true;
+    case 'j':
+    case 'J': c->json = true; return true;
     case 'h': c->help = true; return true;
     default: return false;
     }
@@ -45,7 +46,7 @@ static void complain_option(cli *c, char **argv, bool missing)
         wrong_usage(c, "-%c wants a value", optopt);
     else if (is_long && word[name_len] == '=' && optopt)
         wrong_usage(c, "%.*s takes no value", name_len, word);
-    else if (optopt && optopt < 128 && isprint(optopt) && !(is_long && strchr(COMMON_SHORTS "P", optopt)))
+    else if (optopt && optopt < 128 && isprint(optopt) && !(is_long && strchr(COMMON_SHORTS "PJ", optopt)))
         wrong_usage(c, "there is no option -%c", optopt);
     else
         wrong_usage(c, "there is no option %.*s, or it could be several", name_len, word);
@@ -75,7 +76,8 @@ int next_option(cli *c, int argc, char **argv, const char *shorts, const struct 
         }
         if (option == OPTION_END)
             return c->help ? OPTION_STOP : OPTION_END;
-        if (!take_common(c, option))
+        bool own_short = option < 128 && strchr(shorts, option);     /* a command may have another -j */
+        if (own_short || !take_common(c, option))
             return option;
     }
 }

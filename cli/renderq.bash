@@ -4,7 +4,7 @@
 _renderq_options() {
     case $1 in
         enqueue) echo "--payload-file= --priority= --delay= --max-retries= --dedup-key= --output-url= --file=" ;;
-        work) echo "--once --until-empty --wait= --max-jobs= --lease= --retry-after= --worker=" ;;
+        work) echo "--jobs= --once --until-empty --wait= --max-jobs= --lease= --retry-after= --worker=" ;;
         stats) echo "--watch --interval=" ;;
         list) echo "--state= --composition= --worker= --limit=" ;;
         show) echo "--payload" ;;

@@ -75,10 +75,15 @@ exit_code exit_of(renderq_status status)
     return meaning_of(status)->code;
 }
 
+exit_code complain_text(const cli *c, renderq_status status, const char *text)
+{
+    complain(c, "%s%s", text, meaning_of(status)->hint);
+    return exit_of(status);
+}
+
 exit_code complain_status(const cli *c, renderq_status status)
 {
-    complain(c, "%s%s", renderq_errmsg(c->h), meaning_of(status)->hint);
-    return exit_of(status);
+    return complain_text(c, status, renderq_errmsg(c->h));
 }
 
 /* ---- questions ---- */

@@ -9,32 +9,35 @@ static const int stopping[] = { SIGTERM, SIGINT, SIGHUP };
 
 static volatile sig_atomic_t asked;
 static renderq *volatile handle;
+static renderq_worker *volatile worker;
 
 static void on_stop(int number)
 {
     (void)number;
     asked++;
     renderq_interrupt(handle);
-}
-
-static void on_child(int number)
-{
-    (void)number;
+    if (asked != 3)
+        renderq_worker_stop(worker);
 }
 
 void catch_signals(renderq *h)
 {
-    struct sigaction stop = { .sa_handler = on_stop }, child = { .sa_handler = on_child }, before;
+    struct sigaction stop = { .sa_handler = on_stop }, child = { .sa_handler = SIG_DFL }, before;
     handle = h;
     for (size_t i = 0; i < STOPPING; i++)
         if (sigaction(stopping[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(stopping[i], &stop, NULL);    /* no SA_RESTART: reads and sleeps end, too */
-    sigaction(SIGCHLD, &child, NULL);
+    sigaction(SIGCHLD, &child, NULL);               /* ignored, it would take the programs' exit codes away */
 }
 
 int stops_asked(void)
 {
     return asked;
+}
+
+void stop_worker(renderq_worker *w)
+{
+    worker = w;
 }
 
 void interrupt_handle(renderq *h)
@@ -48,13 +51,12 @@ void hold_signals(sigset_t *before)
     sigemptyset(&all);
     for (size_t i = 0; i < STOPPING; i++)
         sigaddset(&all, stopping[i]);
-    sigaddset(&all, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &all, before);
+    pthread_sigmask(SIG_BLOCK, &all, before);
 }
 
 void let_signals(const sigset_t *before)
 {
-    sigprocmask(SIG_SETMASK, before, NULL);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 void reset_signals(const sigset_t *before)
@@ -63,7 +65,6 @@ void reset_signals(const sigset_t *before)
     for (size_t i = 0; i < STOPPING; i++)
         if (sigaction(stopping[i], NULL, &now) == 0 && now.sa_handler == on_stop)
             sigaction(stopping[i], &fresh, NULL);
-    sigaction(SIGCHLD, &fresh, NULL);
     sigaction(SIGPIPE, &fresh, NULL);               /* we ignore it, and exec would pass that on */
-    sigprocmask(SIG_SETMASK, before, NULL);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
 }

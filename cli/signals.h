@@ -6,16 +6,19 @@
 #include <signal.h>
 
 /* From here on these signals are counted, and end the call that waits on the handle. One that was ignored when the
- * program began (nohup) stays ignored. SIGCHLD does no more than end a ppoll(). h may be NULL. */
+ * program began (nohup) stays ignored. h may be NULL. */
 void catch_signals(renderq *h);
 
 /* How often a stop was asked for. */
 int stops_asked(void);
 
+/* The worker that these signals stop, too; NULL: none. The third one does not: it is the programs' end alone. */
+void stop_worker(renderq_worker *w);
+
 /* The handle goes away, or (h not NULL) another one is to be interrupted. */
 void interrupt_handle(renderq *h);
 
-/* Holds the signals back between looking at stops_asked() and a ppoll() with *before, which lets them in. */
+/* Holds the signals back from this thread until they are let in again. */
 void hold_signals(sigset_t *before);
 void let_signals(const sigset_t *before);
 

@@ -91,23 +91,52 @@ static char *read_password(const cli *c, const char *path)
 
 /* ---- opening ---- */
 
+/* The URL, and the password in the options; *secret is to be wiped afterwards. */
+static exit_code take_url(const cli *c, const char **url, renderq_options *options, char **secret)
+{
+    *secret = NULL;
+    *url = url_of(c);
+    if (!*url)
+        return wrong_usage(c, "which database? Give --db URL or set RENDERQ_URL, for instance to sqlite:jobs.db");
+    if (c->password_file) {
+        *secret = read_password(c, c->password_file);
+        if (!*secret)
+            return CODE_NO_INPUT;
+    }
+    options->password = *secret ? *secret : getenv("RENDERQ_PASSWORD");
+    return CODE_DONE;
+}
+
+static void wipe(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
+}
+
 exit_code open_queue(cli *c, renderq_options *given)
 {
     renderq_options plain = RENDERQ_INIT(renderq_options), *options = given ? given : &plain;
-    const char *url = url_of(c);
-    if (!url)
-        return wrong_usage(c, "which database? Give --db URL or set RENDERQ_URL, for instance to sqlite:jobs.db");
-    char *password = NULL;
-    if (c->password_file) {
-        password = read_password(c, c->password_file);
-        if (!password)
-            return CODE_NO_INPUT;
-    }
-    options->password = password ? password : getenv("RENDERQ_PASSWORD");
+    const char *url;
+    char *secret;
+    exit_code code = take_url(c, &url, options, &secret);
+    if (code != CODE_DONE)
+        return code;
     renderq_status status = renderq_open(url, options, &c->h);
     options->password = NULL;               /* the handle has its own copy */
-    if (password)
-        explicit_bzero(password, strlen(password));
-    free(password);
+    wipe(secret);
     return status == RENDERQ_OK ? CODE_DONE : complain_status(c, status);
+}
+
+exit_code make_worker(cli *c, const renderq_worker_options *options, renderq_options *connection, renderq_worker **out)
+{
+    const char *url;
+    char *secret;
+    exit_code code = take_url(c, &url, connection, &secret);
+    if (code != CODE_DONE)
+        return code;
+    renderq_status status = renderq_worker_new(url, options, out);
+    connection->password = NULL;
+    wipe(secret);
+    return status == RENDERQ_OK ? CODE_DONE : complain_text(c, status, renderq_worker_errmsg(*out));
 }

@@ -1,17 +1,15 @@
-/* work.c: renderq work: takes jobs, runs the program for each, and tells the queue what came of it. How a process
- * is run is child.c's. */
+/* work.c: renderq work: takes jobs, runs the program for each, several side by side, and says what came of it. The
+ * queue is the library's worker's to ask and tell; how the program runs for one job is attempt.c's. */
 #include "cli.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "child.h"
+#include "attempt.h"
 #include "json.h"
 #include "signals.h"
 #include "text.h"
@@ -19,8 +17,9 @@
 const char help_work[] =
     "usage: renderq work [OPTION]... -- PROGRAM [ARGUMENT]...\n"
     "\n"
-    "Takes jobs, one after the other, and runs PROGRAM once for each.\n"
+    "Takes jobs, and runs PROGRAM once for each.\n"
     "\n"
+    "  -j, --jobs N          run so many side by side (1)\n"
     "  --once                take one job and exit: 0 it is done, 1 it is not,\n"
     "                        2 there was none\n"
     "  --until-empty         exit when no job is ready\n"
@@ -46,7 +45,7 @@ const char help_work[] =
     "result not used. What PROGRAM leaves behind in its process group ends with it,\n"
     "and all of it ends when renderq itself is killed.\n"
     "\n"
-    "SIGTERM, SIGINT or SIGHUP stops after the job in hand. A second one ends\n"
+    "SIGTERM, SIGINT or SIGHUP stops after the jobs in hand. A second one ends\n"
     "PROGRAM (SIGTERM to its process group, SIGKILL after 5 s) and releases the job;\n"
     "a third one does not wait these 5 s.\n"
     "\n"
@@ -54,210 +53,58 @@ const char help_work[] =
     "  renderq work -- ./render.sh\n"
     "  while renderq work --once --wait 1h -- ./render.sh; do :; done\n";
 
-#define GRACE_MS    5000            /* from SIGTERM to SIGKILL */
-#define PAUSE_MS    1000            /* before the database is asked again */
-#define STOPS_HEARD 3               /* signals that mean something; who sends more wants out, come what may */
-#define ASK_RETRY   75              /* EX_TEMPFAIL */
+#define LINGER_S 15                 /* a program that is stopped has 5 s, and then the queue is to hear of it */
 
-typedef struct worker {
+/* What is left of an attempt when its program has ended, until the queue has heard of it. */
+typedef struct record {
+    struct record *next;
+    renderq_id id;
+    verdict verdict;
+    bool ended, lost;
+    int64_t began_ms, ms;
+    char *text;
+    int code, signal;               /* code -1: none */
+} record;
+
+typedef struct work_run {
     cli *c;
     char **program;
     guard guard;
-    renderq_options options;
-    renderq_claim_options claim;
-    int64_t retry_after_ms, max_jobs, taken;
+    live live;
+    renderq_worker *worker;
+    renderq_worker_options options;
+    int64_t retry_after_ms;
     bool once;
-} worker;
 
-/* ---- one job: the program runs ---- */
+    /* Under the live line's lock. */
+    record *records;
+    bool taken, done;               /* --once: its job */
+    exit_code code;                 /* why it ends early; CODE_DONE: it does not */
+} work_run;
 
-typedef enum verdict { DONE, FAILED, RETRY, RELEASED, LOST, NOT_RUN } verdict;
+/* ---- records ---- */
 
-typedef struct attempt {
-    worker *w;
-    renderq_job *job;
-    child child;
-    sigset_t before;
-    verdict ending;                 /* RELEASED or LOST: why the program is being stopped; DONE: it is not */
-    int64_t renew_at, kill_at, began;
-    char text[TAIL_BYTES + 200];    /* what went wrong */
-    const char *output_url;
-} attempt;
-
-static int64_t third_ms(const worker *w)
+static record **find(work_run *w, const renderq_id *id)
 {
-    return (int64_t)w->claim.lease_s * 1000 / 3;
+    record **link = &w->records;
+    while (*link && strcmp((*link)->id.text, id->text) != 0)
+        link = &(*link)->next;
+    return link;
 }
 
-/* The library's text, which names the job in some of its cases and not in others. */
-static void complain_job(const attempt *a, const char *more)
+static void forget(record **link)
 {
-    const char *text = renderq_errmsg(a->w->c->h);
-    bool named = strstr(text, a->job->id.text) != NULL;
-    if (named)
-        complain(a->w->c, "%s%s", text, more);
-    else
-        complain(a->w->c, "job %s: %s%s", a->job->id.text, text, more);
+    record *gone = *link;
+    *link = gone->next;
+    free(gone->text);
+    free(gone);
 }
 
-static void stop_child(attempt *a, verdict why)
+/* ---- reports; between live_open() and live_close() ---- */
+
+static void report_start(const work_run *w, const renderq_job *job)
 {
-    a->ending = why;
-    a->kill_at = clock_ms() + GRACE_MS;
-    child_signal(&a->child, SIGTERM);
-    child_signal(&a->child, SIGCONT);       /* a stopped one would not hear it */
-}
-
-static void lose(attempt *a, const char *why)
-{
-    complain(a->w->c, "%s; the program is stopped", why);
-    stop_child(a, LOST);
-}
-
-static void renew(attempt *a)
-{
-    renderq *h = a->w->c->h;
-    let_signals(&a->before);                /* an interrupt ends a request that hangs */
-    renderq_status status = renderq_renew(h, a->job, NULL);
-    sigset_t unused;
-    hold_signals(&unused);
-    if (status == RENDERQ_OK) {
-        a->renew_at = clock_ms() + third_ms(a->w);
-    } else if (status == RENDERQ_LOST) {
-        lose(a, renderq_errmsg(h));
-    } else if (renderq_lease_left_ms(a->job) == 0) {
-        complain_job(a, "");
-        lose(a, "its lease ran out, and somebody else may have the job");
-    } else if (status != RENDERQ_INTERRUPTED) {
-        int64_t wait = third_ms(a->w) < PAUSE_MS ? third_ms(a->w) : PAUSE_MS;
-        complain_job(a, "");
-        a->renew_at = clock_ms() + wait;
-    }
-}
-
-/* Until the program has ended, by itself or because it must. Signals are held, but for the moments in which
- * child_serve() and renew() wait, so that none comes unseen between a look and a wait. */
-static void attend(attempt *a)
-{
-    for (;;) {
-        int stops = stops_asked();
-        if (stops >= 2 && a->ending == DONE)
-            stop_child(a, RELEASED);
-        if (a->ending != DONE && (stops >= STOPS_HEARD || clock_ms() >= a->kill_at)) {
-            child_signal(&a->child, SIGKILL);
-            a->kill_at = INT64_MAX;
-        }
-        if (a->ending != LOST && clock_ms() >= a->renew_at) {
-            renew(a);
-            continue;
-        }
-        int64_t until = a->ending == LOST || a->kill_at < a->renew_at ? a->kill_at : a->renew_at;
-        int64_t left = until == INT64_MAX ? PAUSE_MS : until - clock_ms();
-        if (child_serve(&a->child, left > 0 ? left : 0, &a->before))
-            return;
-    }
-}
-
-static bool ended_with_us(const child *c)
-{
-    return stops_asked() > 0 && (c->signal == SIGTERM || c->signal == SIGINT || c->signal == SIGHUP);
-}
-
-/* Some supervisors signal every process of a service, so that the program ends before it was asked to by us; that
- * is no failure of the job. */
-static verdict judge(attempt *a)
-{
-    child *c = &a->child;
-    const char *said = tail_end(&c->err_tail);
-    if (a->ending != DONE)
-        return a->ending;
-    if (c->code == 0) {
-        const char *wrong = last_line_end(&c->out_line, &a->output_url);
-        if (wrong)
-            snprintf(a->text, sizeof a->text,
-                     "exit code 0, but the last line of standard output, the output URL, %s", wrong);
-        return wrong ? FAILED : DONE;
-    }
-    if (ended_with_us(c))
-        return RELEASED;
-    if (c->code < 0)
-        snprintf(a->text, sizeof a->text, "%s%s(killed by signal %d, %s)", said, *said ? " " : "", c->signal,
-                 strsignal(c->signal));
-    else if (*said)
-        snprintf(a->text, sizeof a->text, "%s (exit code %d)", said, c->code);
-    else
-        snprintf(a->text, sizeof a->text, "exit code %d, and nothing on standard error", c->code);
-    return c->code == ASK_RETRY ? RETRY : FAILED;
-}
-
-static verdict run_program(attempt *a)
-{
-    worker *w = a->w;
-    hold_signals(&a->before);
-    verdict v = NOT_RUN;
-    if (child_start(&a->child, w->program, a->job, &w->guard, &a->before)) {
-        attend(a);
-        child_end(&a->child);
-        v = judge(a);
-    } else {
-        snprintf(a->text, sizeof a->text, "%s cannot be run: %s", w->program[0], strerror(errno));
-    }
-    let_signals(&a->before);
-    return v;
-}
-
-/* ---- one job: the queue is told ---- */
-
-static bool passes(renderq_status status)
-{
-    return status == RENDERQ_BUSY || status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN;
-}
-
-static void rest(int64_t ms)
-{
-    struct timespec pause = timespec_of(ms);
-    nanosleep(&pause, NULL);
-}
-
-static renderq_status tell_once(const attempt *a, verdict v)
-{
-    renderq *h = a->w->c->h;
-    switch (v) {
-    case DONE: return renderq_complete(h, a->job, a->output_url);
-    case FAILED: return renderq_fail(h, a->job, a->text, RENDERQ_BACKOFF);
-    case RETRY: return renderq_release(h, a->job, a->w->retry_after_ms);
-    case LOST: return RENDERQ_LOST;         /* it is somebody else's: there is nothing to say */
-    default: return renderq_release(h, a->job, 0);
-    }
-}
-
-/* As long as the lease stands, the database is asked again; it may be back in time. */
-static renderq_status tell(attempt *a, verdict *v)
-{
-    bool maybe = false;
-    renderq_status status;
-    while ((status = tell_once(a, *v)) != RENDERQ_OK) {
-        if (status == RENDERQ_INTERRUPTED && stops_asked() <= STOPS_HEARD)
-            continue;                       /* by a signal; nothing was done */
-        maybe = maybe || status == RENDERQ_UNCERTAIN;
-        if (!passes(status) || renderq_lease_left_ms(a->job) == 0 || stops_asked() >= STOPS_HEARD)
-            break;
-        complain_job(a, "");
-        rest(PAUSE_MS);
-    }
-    if (status != RENDERQ_OK && *v != LOST)
-        complain_job(a, maybe ? " (an earlier reply was lost, and may have been a yes)" : "");
-    if (status == RENDERQ_LOST)
-        *v = LOST;
-    return status;
-}
-
-/* ---- reports ---- */
-
-static void report_start(const attempt *a)
-{
-    const renderq_job *job = a->job;
-    if (a->w->c->json) {
+    if (w->c->json) {
         json_print(json_pack("{s:s, s:s, s:o, s:i, s:s}", "event", "started", "id", job->id.text,
                              "composition_id", json_text(job->composition_id), "attempt", job->retry_count + 1,
                              "lease", job->lease.text));
@@ -268,96 +115,154 @@ static void report_start(const attempt *a)
     free(clean);
 }
 
-static void report_json(const attempt *a, const char *event, int64_t ms, bool dead)
+static const char *const words[] = {
+    [DONE] = "done", [FAILED] = "failed", [RETRY] = "retry", [RELEASED] = "released", [LOST] = "lost",
+    [NOT_RUN] = "released"
+};
+
+static void report_json(const renderq_job *job, const record *r, verdict v, const char *output_url, bool dead)
 {
-    const child *c = &a->child;
     json_t *object = json_object();
-    json_object_set_new(object, "event", json_string(event));
-    json_object_set_new(object, "id", json_text(a->job->id.text));
-    json_object_set_new(object, "composition_id", json_text(a->job->composition_id));
-    json_object_set_new(object, "attempt", json_integer(a->job->retry_count + 1));
-    json_object_set_new(object, "duration_ms", json_integer(ms));
-    json_object_set_new(object, "output_url", json_text(a->output_url));
-    json_object_set_new(object, "error", json_text(*a->text ? a->text : NULL));
+    json_object_set_new(object, "event", json_string(words[v]));
+    json_object_set_new(object, "id", json_text(job->id.text));
+    json_object_set_new(object, "composition_id", json_text(job->composition_id));
+    json_object_set_new(object, "attempt", json_integer(job->retry_count + 1));
+    json_object_set_new(object, "duration_ms", json_integer(r->ms));
+    json_object_set_new(object, "output_url", json_text(output_url));
+    json_object_set_new(object, "error", json_text(r->text && *r->text ? r->text : NULL));
     json_object_set_new(object, "dead", json_boolean(dead));
-    json_object_set_new(object, "exit_code", c->pid > 0 && c->code >= 0 ? json_integer(c->code) : json_null());
-    json_object_set_new(object, "signal", c->signal ? json_integer(c->signal) : json_null());
+    json_object_set_new(object, "exit_code", r->code >= 0 ? json_integer(r->code) : json_null());
+    json_object_set_new(object, "signal", r->signal ? json_integer(r->signal) : json_null());
     json_print(object);
 }
 
-static void report(const attempt *a, verdict v)
+static void report(const work_run *w, const renderq_job *job, const record *r, verdict v, const char *output_url,
+                   bool dead)
 {
-    static const char *const events[] = {
-        [DONE] = "done", [FAILED] = "failed", [RETRY] = "retry", [RELEASED] = "released", [LOST] = "lost",
-        [NOT_RUN] = "released"
-    };
-    int64_t ms = clock_ms() - a->began;
-    bool dead = v == FAILED && a->job->retry_count >= a->job->max_retries;
-    if (a->w->c->json) {
-        report_json(a, events[v], ms, dead);
+    if (w->c->json) {
+        report_json(job, r, v, output_url, dead);
         return;
     }
     char took[DURATION_SIZE], wait[DURATION_SIZE] = "";
     if (v == RETRY)
-        duration_text(a->w->retry_after_ms, wait);
-    char *text = v == DONE ? text_clean(a->output_url ? a->output_url : "") : text_last_line(a->text);
-    printf("%s %s after %s%s%s%s%s%s\n", a->job->id.text, events[v], duration_text(ms, took),
+        duration_text(w->retry_after_ms, wait);
+    char *text = v == DONE ? text_clean(output_url ? output_url : "") : text_last_line(r->text ? r->text : "");
+    printf("%s %s after %s%s%s%s%s%s\n", job->id.text, words[v], duration_text(r->ms, took),
            v == RETRY ? ", in " : "", wait, dead ? " for the last time: it is a dead letter" : "",
            *text ? ": " : "", text);
     free(text);
 }
 
+/* ---- one job ---- */
+
+/* It cannot go on: without the program no job can be worked on. */
+static void give_up(work_run *w, exit_code code, const char *why)
+{
+    if (w->code == CODE_DONE)
+        complain(w->c, "%s", why);
+    w->code = w->code == CODE_DONE ? code : w->code;
+    renderq_worker_stop(w->worker);
+}
+
+static void note_end(work_run *w, const renderq_job *job, const attempt *a, verdict v)
+{
+    record **link = find(w, &job->id);
+    record *r = *link;
+    if (!r)
+        return;
+    r->ended = true;
+    r->verdict = v;
+    r->ms = clock_ms() - r->began_ms;
+    r->text = must_copy(a->text);
+    r->code = v == NOT_RUN ? -1 : a->child.code;
+    r->signal = v == NOT_RUN ? 0 : a->child.signal;
+    if (r->lost) {                          /* nobody will say more of it */
+        report(w, job, r, LOST, NULL, false);
+        forget(link);
+    }
+}
+
+static renderq_outcome tell(const work_run *w, renderq_task *task, const attempt *a, verdict v)
+{
+    switch (v) {
+    case DONE: return renderq_task_done(task, a->output_url);
+    case FAILED: return renderq_task_fail(task, a->text, RENDERQ_BACKOFF);
+    case RETRY: return renderq_task_retry(task, w->retry_after_ms);
+    default: return renderq_task_retry(task, 0);
+    }
+}
+
+static renderq_outcome handle(void *arg, renderq_task *task, const renderq_job *job)
+{
+    work_run *w = arg;
+    attempt *a = must_alloc(NULL, sizeof *a);
+    live_running(&w->live, 1);
+    verdict v = attempt_run(a, task, job, w->program, &w->guard, &w->live);
+    live_running(&w->live, -1);
+    live_open(&w->live);
+    if (v == NOT_RUN)
+        give_up(w, CODE_SYSTEM, a->text);
+    note_end(w, job, a, v);
+    live_close(&w->live);
+    renderq_outcome outcome = tell(w, task, a, v);
+    free(a);
+    return outcome;
+}
+
+/* ---- what the worker says ---- */
+
+static void note_start(work_run *w, const renderq_job *job)
+{
+    record *r = must_alloc(NULL, sizeof *r);
+    *r = (record){ .next = w->records, .id = job->id, .began_ms = clock_ms(), .code = -1 };
+    w->records = r;
+    w->taken = true;
+    report_start(w, job);
+}
+
+/* The queue has heard how it went. */
+static void note_told(work_run *w, const renderq_event *event)
+{
+    static const record none = { .code = -1 };
+    record **link = find(w, &event->job->id);
+    verdict v = event->type == RENDERQ_EVENT_DONE ? DONE : event->type == RENDERQ_EVENT_FAILED ? FAILED
+                : event->type == RENDERQ_EVENT_LOST ? LOST
+                : *link && (*link)->verdict == RETRY ? RETRY : RELEASED;
+    w->done = w->done || v == DONE;
+    if (v == LOST && *link && !(*link)->ended) {
+        (*link)->lost = true;               /* its program is being stopped */
+        return;
+    }
+    report(w, event->job, *link ? *link : &none, v, v == DONE ? event->text : NULL, event->dead != 0);
+    if (*link)
+        forget(link);
+}
+
+static void on_event(void *arg, const renderq_event *event)
+{
+    work_run *w = arg;
+    live_count(&w->live, event);
+    live_open(&w->live);
+    if (event->type == RENDERQ_EVENT_STARTED)
+        note_start(w, event->job);
+    else if (event->type == RENDERQ_EVENT_AWAY && w->once && !w->taken)
+        give_up(w, exit_of(event->status), event->text);
+    else if (event->job && event->type != RENDERQ_EVENT_TIMEOUT)
+        note_told(w, event);
+    live_close(&w->live);
+}
+
+static void on_line(renderq_log_level level, const char *line, void *arg)
+{
+    work_run *w = arg;
+    if (level == RENDERQ_LOG_ERROR || (level == RENDERQ_LOG_WARNING && (!w->once || w->taken))) {
+        live_open(&w->live);
+        complain(w->c, "%s", line);
+        live_close(&w->live);
+    }
+}
+
 /* ---- all jobs ---- */
-
-/* CODE_DONE: on to the next one. */
-static exit_code work_on(worker *w, renderq_job *job)
-{
-    int64_t now = clock_ms();
-    attempt a = { .w = w, .job = job, .ending = DONE, .began = now, .renew_at = now + third_ms(w),
-                  .kill_at = INT64_MAX };
-    verdict v = RELEASED;
-    if (stops_asked() == 0) {
-        report_start(&a);
-        v = run_program(&a);
-    }
-    verdict told = v;
-    renderq_status status = tell(&a, &told);
-    if (status == RENDERQ_OK || status == RENDERQ_LOST)
-        report(&a, told);
-    if (v == NOT_RUN) {
-        complain(w->c, "%s", a.text);
-        return CODE_SYSTEM;
-    }
-    if (w->once)
-        return status != RENDERQ_OK ? exit_of(status) : told == DONE ? CODE_DONE : CODE_NOT_DONE;
-    return status == RENDERQ_LOST || passes(status) ? CODE_DONE : exit_of(status);
-}
-
-static exit_code work_all(worker *w)
-{
-    cli *c = w->c;
-    while (stops_asked() == 0 && (w->max_jobs == 0 || w->taken < w->max_jobs)) {
-        renderq_job *job = NULL;
-        renderq_status status = renderq_claim(c->h, &w->claim, &job);
-        if (status == RENDERQ_EMPTY)
-            return w->once ? CODE_NOTHING : CODE_DONE;
-        if (status == RENDERQ_INTERRUPTED)
-            continue;
-        if (status != RENDERQ_OK) {
-            exit_code code = complain_status(c, status);
-            if (w->once || !passes(status))
-                return code;
-            rest(PAUSE_MS);                 /* the database will be back */
-            continue;
-        }
-        w->taken++;
-        exit_code code = work_on(w, job);
-        renderq_job_free(job);
-        if (w->once || code != CODE_DONE)
-            return code;
-    }
-    return w->once ? CODE_NOTHING : CODE_DONE;
-}
 
 static bool is_program(const char *file)
 {
@@ -382,13 +287,33 @@ static bool can_run(const char *program)
     return !path;                           /* exec() knows what to do without one */
 }
 
-static void log_line(renderq_log_level level, const char *line, void *arg)
+static exit_code run_worker(work_run *w)
 {
-    if (level <= RENDERQ_LOG_WARNING)
-        complain(arg, "%s", line);
+    renderq_options connection = RENDERQ_INIT(renderq_options);
+    w->options.handler = handle;
+    w->options.on_event = on_event;
+    w->options.log = on_line;
+    w->options.handler_arg = w->options.event_arg = w->options.log_arg = w;
+    w->options.grace_s = RENDERQ_FOREVER;
+    w->options.linger_s = LINGER_S;
+    w->options.connection = &connection;
+    exit_code code = make_worker(w->c, &w->options, &connection, &w->worker);
+    if (code != CODE_DONE)
+        return code;
+    catch_signals(NULL);
+    stop_worker(w->worker);
+    if (!w->c->json && !w->once)
+        live_show(&w->live);
+    renderq_status status = renderq_worker_run(w->worker);
+    stop_worker(NULL);
+    if (w->code != CODE_DONE)
+        return w->code;
+    if (status != RENDERQ_OK)
+        return complain_text(w->c, status, renderq_worker_errmsg(w->worker));
+    return !w->once || w->done ? CODE_DONE : w->taken ? CODE_NOT_DONE : CODE_NOTHING;
 }
 
-static exit_code work(worker *w)
+static exit_code work(work_run *w)
 {
     cli *c = w->c;
     if (!can_run(w->program[0])) {
@@ -402,19 +327,19 @@ static exit_code work(worker *w)
         return CODE_SYSTEM;
     }
     child_inherits();                       /* of what is open now; not the database's connection */
-    exit_code code = open_queue(c, &w->options);
-    if (code == CODE_DONE) {
-        catch_signals(c->h);
-        code = work_all(w);
-        interrupt_handle(NULL);
-    }
+    live_begin(&w->live, c);
+    exit_code code = run_worker(w);
+    live_end(&w->live);
+    renderq_worker_free(w->worker);
+    while (w->records)
+        forget(&w->records);
     guard_stop(&w->guard);
     return code;
 }
 
 /* ---- options ---- */
 
-enum { ONCE = 256, UNTIL_EMPTY, WAIT, MAX_JOBS, LEASE, RETRY_AFTER, WORKER };
+enum { ONCE = 256, UNTIL_EMPTY, WAIT, MAX_JOBS, LEASE, RETRY_AFTER, WORKER, JOBS = 'j' };
 
 static const struct option longs[] = {
     { "once", no_argument, NULL, ONCE },
@@ -424,6 +349,7 @@ static const struct option longs[] = {
     { "lease", required_argument, NULL, LEASE },
     { "retry-after", required_argument, NULL, RETRY_AFTER },
     { "worker", required_argument, NULL, WORKER },
+    { "jobs", required_argument, NULL, JOBS },
     { NULL, 0, NULL, 0 }
 };
 
@@ -440,7 +366,16 @@ static bool take_lease(const cli *c, const char *text, int *lease_s)
     return true;
 }
 
-static bool take_option(worker *w, int option, bool *waits)
+static bool take_jobs(work_run *w, const char *text)
+{
+    int64_t n;
+    if (!take_number(w->c, "--jobs", text, 1, RENDERQ_THREADS_MAX, &n))
+        return false;
+    w->options.threads = (int)n;
+    return true;
+}
+
+static bool take_option(work_run *w, int option)
 {
     cli *c = w->c;
     switch (option) {
@@ -448,45 +383,38 @@ static bool take_option(worker *w, int option, bool *waits)
         w->once = true;
         return true;
     case UNTIL_EMPTY:
-        w->claim.wait_ms = 0;
-        return *waits = true;
-    case WAIT:
-        *waits = true;
-        return take_duration(c, "--wait", optarg, &w->claim.wait_ms);
-    case MAX_JOBS:
-        return take_number(c, "--max-jobs", optarg, 1, INT64_MAX, &w->max_jobs);
-    case LEASE:
-        return take_lease(c, optarg, &w->claim.lease_s);
-    case RETRY_AFTER:
-        return take_duration(c, "--retry-after", optarg, &w->retry_after_ms);
-    default:
-        w->options.worker = optarg;
+        w->options.stop_when_empty = 1;
         return true;
+    case WAIT:
+        w->options.stop_when_empty = 1;
+        return take_duration(c, "--wait", optarg, &w->options.empty_ms);
+    case MAX_JOBS: return take_number(c, "--max-jobs", optarg, 1, INT64_MAX, &w->options.max_jobs);
+    case LEASE: return take_lease(c, optarg, &w->options.lease_s);
+    case RETRY_AFTER: return take_duration(c, "--retry-after", optarg, &w->retry_after_ms);
+    case JOBS: return take_jobs(w, optarg);
+    default: w->options.name = optarg; return true;
     }
 }
 
 exit_code run_work(cli *c, int argc, char **argv)
 {
-    worker w = { .c = c, .options = RENDERQ_INIT(renderq_options), .claim = RENDERQ_INIT(renderq_claim_options),
-                 .retry_after_ms = 30000 };
-    bool waits = false;
+    work_run w = { .c = c, .options = RENDERQ_INIT(renderq_worker_options), .retry_after_ms = 30000 };
     int option;
-    w.claim.lease_s = RENDERQ_LEASE_DEFAULT_S;
-    while ((option = next_option(c, argc, argv, "+:", longs)) >= 0)
-        if (!take_option(&w, option, &waits))
+    w.options.lease_s = RENDERQ_LEASE_DEFAULT_S;
+    while ((option = next_option(c, argc, argv, "+:j:", longs)) >= 0)
+        if (!take_option(&w, option))
             return CODE_USAGE;
     if (option == OPTION_STOP)
         return option_stopped(c);
     if (!check_arguments(c, argc - optind, 1, -1, "the PROGRAM to run"))
         return CODE_USAGE;
+    if (w.once && w.options.threads > 1)
+        return wrong_usage(c, "--once takes one job: it does not go with --jobs %d", w.options.threads);
     w.program = argv + optind;
-    w.claim.queue = c->queue;
-    if (!waits)
-        w.claim.wait_ms = w.once ? 0 : RENDERQ_FOREVER;
-    /* With a short lease no request may hang so long that it runs out meanwhile. */
-    int patience_s = w.claim.lease_s / 3 < 1 ? 1 : w.claim.lease_s / 3;
-    w.options.command_s = w.options.retry_s = patience_s < 30 ? patience_s : 30;
-    w.options.log = log_line;
-    w.options.log_arg = c;
+    w.options.queue = c->queue;
+    if (w.once) {
+        w.options.max_jobs = 1;
+        w.options.stop_when_empty = 1;
+    }
     return work(&w);
 }

@@ -66,7 +66,7 @@ static const meaning meanings[] = {
     { RENDERQ_UNCERTAIN, 503, "uncertain", 1, true },
     { RENDERQ_DISCONNECTED, 503, "unavailable", 2, true },
     { RENDERQ_DENIED, 503, "unavailable", 10, true },
-    { RENDERQ_SCHEMA, 503, "unavailable", 10, true },
+    { RENDERQ_SCHEMA, 503, "unavailable", 10, false },
     { RENDERQ_FAILED, 503, "failed", 5, false },
     { RENDERQ_NOMEM, 503, "unavailable", 1, false },
     { RENDERQ_INTERRUPTED, 503, "stopping", 5, false },

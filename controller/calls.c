@@ -13,6 +13,12 @@
 
 #define MANY 256                        /* exchanges in one request to the database */
 
+/* Whether a request may have been refused for one of the items in it, so that the others are asked for alone. */
+static bool is_refused(renderq_status status)
+{
+    return status == RENDERQ_INVALID || status == RENDERQ_FAILED || status == RENDERQ_SCHEMA;
+}
+
 /* ---- leases that were ended here ---- */
 
 static void remember_ended(clerk *c, const exchange *x, const renderq_id *lease)
@@ -155,8 +161,8 @@ static void complete_some(clerk *c, exchange **some, size_t n)
     renderq_status status = k ? renderq_complete_many(c->h, results, k) : RENDERQ_OK;
     for (size_t i = 0; i < k; i++) {
         /* One that can never work must not keep the others out. */
-        renderq_status own = status == RENDERQ_INVALID ? renderq_complete(c->h, jobs[i], results[i].output_url)
-                                                       : results[i].status;
+        renderq_status own = is_refused(status) ? renderq_complete(c->h, jobs[i], results[i].output_url)
+                                                : results[i].status;
         if (own == RENDERQ_OK)
             ended_well(c, asked[i], &leases[i], TALLY_COMPLETED);
         else if (own == RENDERQ_LOST && was_ended(c, asked[i], &leases[i]))
@@ -221,7 +227,7 @@ static void enqueue_some(clerk *c, exchange **some, size_t n)
     }
     renderq_status status = k ? renderq_enqueue_many(c->h, jobs, k, each) : RENDERQ_OK;
     /* One that is refused must not keep the others out. */
-    bool alone = status == RENDERQ_INVALID || status == RENDERQ_FAILED;
+    bool alone = is_refused(status);
     for (size_t i = 0; i < k; i++) {
         renderq_status own = alone ? renderq_enqueue(c->h, &jobs[i], &each[i].id) : each[i].status;
         answer_enqueued(c, asked[i], &each[i].id, own);
@@ -241,6 +247,8 @@ typedef struct bulk {
     struct { int line; size_t at; } *places;    /* of each: in the body, and in the answers */
     renderq_status status;              /* of the last request that was not OK: the rest is not tried */
     bool sent;                          /* something is in */
+    renderq_status failed;              /* ... or the last reason that is not a line's own, and its text */
+    char why[512];
 } bulk;
 
 static void set_answer(const bulk *b, size_t at, int line, const renderq_id *id, const char *status, const char *error)
@@ -259,8 +267,13 @@ static void add_outcome(bulk *b, size_t i, renderq_status status)
 {
     bool in = status == RENDERQ_OK || status == RENDERQ_DUPLICATE;
     bool known = in || status == RENDERQ_UNCERTAIN;
+    const char *why = is_away(status) ? b->c->away_text : renderq_errmsg(b->c->h);
     set_answer(b, b->places[i].at, b->places[i].line, known ? &b->each[i].id : NULL, renderq_strstatus(status),
-               in ? NULL : is_away(status) ? b->c->away_text : renderq_errmsg(b->c->h));
+               in ? NULL : why);
+    if (!in && status != RENDERQ_INVALID) {
+        b->failed = status;
+        snprintf(b->why, sizeof b->why, "%s", why);
+    }
     if (status == RENDERQ_OK)
         tally_add(&b->c->tally, TALLY_ENQUEUED, 1);
     b->sent = b->sent || in;
@@ -280,7 +293,7 @@ static void send_lines(bulk *b)
             status = c->away_status;
         }
     }
-    bool alone = status == RENDERQ_INVALID || status == RENDERQ_FAILED;
+    bool alone = is_refused(status);
     if (!alone && status != RENDERQ_OK)
         b->status = clerk_heard(c, status);
     for (size_t i = 0; i < b->n; i++) {
@@ -348,8 +361,8 @@ static void enqueue_lines(clerk *c, exchange *x)
         at = stop + 1;
     }
     send_lines(&b);
-    if (b.status != RENDERQ_OK && !b.sent && is_away(b.status)) {
-        answer_status(x, b.status, c->away_text);
+    if (b.failed != RENDERQ_OK && !b.sent) {
+        answer_status(x, b.failed, b.why);
     } else {
         size_t len;
         char *text = lines_of(b.answers, &len);

@@ -155,22 +155,29 @@ static bool stat_last(int at, const char *last, struct stat *st, bool *link)
 }
 
 typedef struct found {
-    bool there;
+    bool there, broken;
     struct stat st;
 } found;
+
+/* An error that says that nothing is there. */
+static bool is_absence(int number)
+{
+    return number == ENOENT || number == ENOTDIR || number == ELOOP || number == ENAMETOOLONG;
+}
 
 static output_kind resolve(const outputs *o, const char *url, char *why, size_t size, found *f)
 {
     char room[PATH_MAX], *path = room;
     const char *last;
     bool link;
-    f->there = false;
+    f->there = f->broken = false;
     if (o->fd < 0 || is_elsewhere(url))
         return OUTPUT_ELSEWHERE;
     if (!take_path(url, path, why, size) || !make_relative(o, &path, why, size))
         return OUTPUT_REFUSED;
     int at = walk(o, path, &last, &link);
     f->there = stat_last(at, last, &f->st, &link);
+    f->broken = !f->there && !is_absence(errno);
     if (at >= 0)
         close(at);
     if (link) {
@@ -186,13 +193,17 @@ output_kind outputs_check(const outputs *o, const char *url, char *why, size_t s
     return resolve(o, url, why, size, &f);
 }
 
-bool outputs_look(const outputs *o, const char *url, output_look *look)
+output_found outputs_look(const outputs *o, const char *url, output_look *look)
 {
     char why[256];
     found f;
-    if (resolve(o, url, why, sizeof why, &f) != OUTPUT_FILE || !f.there || !S_ISREG(f.st.st_mode) || f.st.st_size == 0)
-        return false;
+    if (resolve(o, url, why, sizeof why, &f) != OUTPUT_FILE)
+        return LOOK_NOTHING;
+    if (f.broken)
+        return LOOK_BROKEN;
+    if (!f.there || !S_ISREG(f.st.st_mode) || f.st.st_size == 0)
+        return LOOK_NOTHING;
     *look = (output_look){ .size = f.st.st_size, .mtime_s = f.st.st_mtim.tv_sec, .mtime_ns = f.st.st_mtim.tv_nsec,
                            .inode = f.st.st_ino };
-    return true;
+    return LOOK_FILE;
 }

@@ -30,7 +30,12 @@ typedef struct output_look {
     uint64_t inode;
 } output_look;
 
-/* Whether the file is there: a regular one, and not empty. */
-bool outputs_look(const outputs *o, const char *url, output_look *look);
+typedef enum output_found {
+    LOOK_NOTHING,                       /* no file of ours is there, or an empty one */
+    LOOK_FILE,                          /* a regular file is */
+    LOOK_BROKEN                         /* that cannot be found out: the file server is away, say */
+} output_found;
+
+output_found outputs_look(const outputs *o, const char *url, output_look *look);
 
 #endif

@@ -2,6 +2,7 @@
 #include "scan.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -106,10 +107,15 @@ static int look_at(void *arg, const renderq_job *job)
 {
     looking *l = arg;
     seen_file item = { .id = job->id, .run_out = job->state == RENDERQ_PROCESSING && job->lease_left_ms <= 0 };
-    bool wanted = job->output_url && (!l->only_run_out || item.run_out);
-    if (wanted && outputs_look(&l->scan->service->outputs, job->output_url, &item.look))
-        add_seen(l->found, &item);
-    return stopped(l->scan);
+    scan *s = l->scan;
+    if (job->output_url && (!l->only_run_out || item.run_out)) {
+        output_found found = outputs_look(&s->outputs, job->output_url, &item.look);
+        if (found == LOOK_FILE)
+            add_seen(l->found, &item);
+        if (found == LOOK_BROKEN)
+            snprintf(s->broken, sizeof s->broken, "%.300s in the outputs folder: %s", job->output_url, strerror(errno));
+    }
+    return s->broken[0] || stopped(s);
 }
 
 /* The jobs of a queue that are not completed, and whose file is there. */
@@ -118,7 +124,7 @@ static renderq_status look(scan *s, const char *queue, bool only_run_out, seen_l
     looking l = { .scan = s, .found = found, .only_run_out = only_run_out };
     renderq_status status = RENDERQ_OK;
     size_t n = only_run_out ? 1 : sizeof states / sizeof states[0];
-    for (size_t i = 0; i < n && status == RENDERQ_OK && !stopped(s); i++) {
+    for (size_t i = 0; i < n && status == RENDERQ_OK && !s->broken[0] && !stopped(s); i++) {
         renderq_filter filter = RENDERQ_INIT(renderq_filter);
         filter.queue = queue;
         filter.state = states[i];
@@ -126,7 +132,7 @@ static renderq_status look(scan *s, const char *queue, bool only_run_out, seen_l
     }
     if (found->n > 1)
         qsort(found->items, found->n, sizeof *found->items, by_id);
-    return status;
+    return s->broken[0] ? RENDERQ_FAILED : status;
 }
 
 /* Completes the jobs whose file has not changed between two looks. */
@@ -183,7 +189,7 @@ static renderq_status scan_queue(scan *s, size_t q)
     clerk *c = &s->service->clerks[q];
     seen_list found = { .n = 0 };
     renderq_status status = RENDERQ_OK;
-    if (s->service->outputs.fd >= 0) {
+    if (s->outputs.fd >= 0) {
         status = look(s, c->queue, false, &found);
         if (status == RENDERQ_OK)
             status = settle(s, c, &s->seen[q], &found);
@@ -224,17 +230,30 @@ static void close_handle(scan *s)
     renderq_close(h);
 }
 
+/* Where files cannot be looked at, no lease is ended either: the jobs may be done. */
+static renderq_status open_outputs(scan *s)
+{
+    s->broken[0] = 0;
+    return outputs_open(&s->outputs, s->service->o.outputs, s->broken, sizeof s->broken) ? RENDERQ_OK : RENDERQ_FAILED;
+}
+
 static void scan_once(scan *s)
 {
     int64_t began = clock_ms();
     renderq_status status = open_handle(s);
     bool opened = status == RENDERQ_OK;
+    if (opened)
+        status = open_outputs(s);
     for (size_t q = 0; q < s->service->o.n_queues && status == RENDERQ_OK; q++)
         status = scan_queue(s, q);
     if (status != RENDERQ_OK && !stopped(s))
-        say_seldom(&s->said_ms, "the scan: %s: %s", renderq_strstatus(status), renderq_errmsg(s->h));
-    if (!opened)
+        say_seldom(&s->said_ms, "the scan: %s: %s", renderq_strstatus(status),
+                   s->broken[0] ? s->broken : renderq_errmsg(s->h));
+    if (opened)
+        outputs_close(&s->outputs);
+    else
         close_handle(s);
+    s->broken[0] = 0;
     pthread_mutex_lock(&s->lock);
     if (status == RENDERQ_OK) {
         s->state.scans++;

@@ -37,6 +37,8 @@ typedef struct scan {
     pthread_cond_t rung;
     bool stop;
     renderq *h;
+    outputs outputs;                    /* opened anew by each scan: something may have been mounted there */
+    char broken[512];                   /* the outputs cannot be looked at: why */
     seen_list seen[QUEUES_MAX];
     scan_state state;
     int64_t said_ms;

@@ -229,46 +229,62 @@ static void keep(clerk *c)
 
 /* ---- handing out ---- */
 
-/* One statement for as many as wait and can be had. */
-static renderq_status hand_out(clerk *c)
+/* What became of a hand-out: who got a job, and who waits on, in front. The jobs are taken out of the cache. */
+static void tell(clerk *c, renderq_handout *items, exchange **to, size_t n)
 {
-    store *s = &c->store;
-    renderq_handout items[BATCH];
-    exchange *to[BATCH];
-    size_t n = 0, given = 0;
-    while (n < BATCH && n < s->n && c->waiting) {
-        to[n] = first_waiting(c);
-        items[n] = (renderq_handout)RENDERQ_INIT(renderq_handout);
-        items[n].job = s->jobs[n];
-        items[n].worker = to[n]->worker;
-        n++;
-    }
-    renderq_status status = renderq_hand_out(c->h, items, n, c->service->o.lease_s);
-    bool told = status == RENDERQ_OK || status == RENDERQ_LOST;
-    if (!told)
-        clerk_away(c, status);
+    size_t given = 0;
     for (size_t i = n; i-- > 0;) {
-        if (told && items[i].status == RENDERQ_OK) {
+        if (items[i].status == RENDERQ_OK) {
             to[i]->job = items[i].job;
             answer_json(to[i], 200, json_handed_out(items[i].job));
             given++;
             continue;
         }
-        put_back(c, to[i]);
-        if (told)
-            renderq_job_free(items[i].job);     /* cancelled or settled meanwhile: another one for this client */
+        put_back(c, to[i]);             /* cancelled or settled meanwhile: another one for this client */
+        renderq_job_free(items[i].job);
         to[i] = NULL;
     }
-    if (told)
-        take_out(s, n);
-    if (given) {
-        s->used = true;
-        tally_add(&c->tally, TALLY_HANDED_OUT, (int64_t)given);
-    }
+    take_out(&c->store, n);
+    c->store.used = c->store.used || given;
+    tally_add(&c->tally, TALLY_HANDED_OUT, (int64_t)given);
     for (size_t i = 0; i < n; i++)
         if (to[i])
             http_resume(to[i]);
-    return told ? RENDERQ_OK : status;
+}
+
+/* One statement for up to n that wait and can be had. */
+static renderq_status hand_out(clerk *c, size_t n)
+{
+    const store *s = &c->store;
+    renderq_handout items[BATCH];
+    exchange *to[BATCH];
+    size_t k = 0;
+    while (k < n && k < s->n && c->waiting) {
+        to[k] = first_waiting(c);
+        items[k] = (renderq_handout)RENDERQ_INIT(renderq_handout);
+        items[k].job = s->jobs[k];
+        items[k].worker = to[k]->worker;
+        k++;
+    }
+    renderq_status status = renderq_hand_out(c->h, items, k, c->service->o.lease_s);
+    if (status == RENDERQ_OK || status == RENDERQ_LOST) {
+        tell(c, items, to, k);
+        return RENDERQ_OK;
+    }
+    bool refused = status == RENDERQ_INVALID || status == RENDERQ_FAILED || status == RENDERQ_SCHEMA;
+    if (refused && k == 1) {
+        answer_status(to[0], status, renderq_errmsg(c->h));
+        http_resume(to[0]);
+        return RENDERQ_OK;
+    }
+    for (size_t i = k; i-- > 0;)
+        put_back(c, to[i]);
+    if (!refused)
+        return clerk_away(c, status);
+    /* One whose name the table does not take must not keep the others out. */
+    for (status = RENDERQ_OK; status == RENDERQ_OK && k > 0 && c->waiting && s->n > 0; k--)
+        status = hand_out(c, 1);
+    return status;
 }
 
 static size_t length(const exchange *x)
@@ -301,7 +317,7 @@ static void serve_waiting(clerk *c)
             if (top_up(c, wanted(c)) != RENDERQ_OK)
                 break;
         }
-        if (hand_out(c) != RENDERQ_OK)
+        if (hand_out(c, BATCH) != RENDERQ_OK)
             break;
         gave = true;
     }

@@ -2,8 +2,8 @@
  *
  *     worker [OPTION]... URL
  *
- * Any number may run, on as many machines as reach the database. SIGTERM and SIGINT stop it cleanly: the job
- * in hand is given back and counts no failure. What is rendered, and how, is in y4m.c.
+ * Any number may run, on as many machines as reach the database. SIGTERM and SIGINT stop it cleanly: the jobs
+ * in hand are given back and count no failure. What is rendered, and how, is in y4m.c.
  * Exit: 0 stopped, 1 the queue cannot be used, 2 wrong usage. */
 #include <renderq.h>
 
@@ -22,47 +22,29 @@ static const char usage[] =
     "  -o, --output FOLDER   where the videos go (.)\n"
     "  -l, --lease SECONDS   how long a job stays ours when we fall silent (60)\n"
     "  -n, --name NAME       this worker's name (HOST:PID)\n"
+    "  -t, --threads N       render so many videos side by side (1)\n"
     "  -e, --until-empty     end when no job is ready, instead of waiting for the next\n";
 
-static volatile sig_atomic_t stopping;
-static renderq *volatile open_handle;       /* for the signal handler alone; NULL when there is none */
+static renderq_worker *volatile running;    /* for the signal handler alone; NULL when there is none */
 
 static void on_signal(int number)
 {
     (void)number;
-    stopping = 1;
-    renderq_interrupt(open_handle);         /* a claim that waits ends at once */
+    renderq_worker_stop(running);
 }
 
-typedef struct attempt {
-    renderq *h;
-    renderq_job *job;
-    int64_t renew_below_ms;                 /* renew when the lease has less left: a third of it has gone */
-    int lost;
-} attempt;
-
-/* Between two frames: the moment to stop, and to tell the queue that we live. A single frame has to take less
- * than the lease; a program that cannot promise this renews from a second thread with a handle of its own. */
+/* Between two frames: whether to stop, and how far it is. The runtime keeps the lease alive. */
 static int after_frame(void *arg, int done, int total)
 {
-    attempt *a = arg;
+    renderq_task *task = arg;
     char progress[64];
-    renderq_status status;
 
-    if (stopping && done < total)
-        return 1;
-    if (done < total && renderq_lease_left_ms(a->job) > a->renew_below_ms)
-        return 0;
-
-    /* After the last frame it is always asked: the video gets its name only if the job is still ours. */
+    /* After the last frame the video gets its name, and only if the job is still ours. */
+    if (done == total)
+        return renderq_job_lost(task);
     snprintf(progress, sizeof progress, "frame %d of %d", done, total);
-    status = renderq_renew(a->h, a->job, progress);
-    if (status == RENDERQ_OK)
-        return 0;
-    fprintf(stderr, "%s: renew: %s: %s\n", a->job->composition_id, renderq_strstatus(status),
-            renderq_errmsg(a->h));
-    a->lost = status == RENDERQ_LOST || renderq_lease_left_ms(a->job) == 0;
-    return a->lost;                         /* otherwise the lease still stands, and the next frame asks again */
+    renderq_task_progress(task, progress);
+    return renderq_task_should_stop(task) != RENDERQ_GO_ON;
 }
 
 /* A job that was completed before and is queued again has the whole path as its output. */
@@ -75,13 +57,12 @@ static const char *output_name(const renderq_job *job, char *buffer, size_t size
     return job->output_url[0] == '/' ? strrchr(job->output_url, '/') + 1 : job->output_url;
 }
 
-typedef enum verdict { DONE, BAD, FAILED, STOPPED, LOST } verdict;
-
-/* Renders, and returns what to tell the queue. `text` is then the video's path or what went wrong. */
-static verdict render(attempt *a, const char *folder, char *text, size_t size)
+/* The handler: several threads may be in it at once. */
+static renderq_outcome render(void *arg, renderq_task *task, const renderq_job *job)
 {
-    const renderq_job *job = a->job;
+    const char *folder = arg;
     char buffer[(size_t)4 * RENDERQ_COMPOSITION_MAX + sizeof ".y4m"];
+    char path[PATH_MAX + RENDERQ_OUTPUT_URL_MAX];
     const char *name = output_name(job, buffer, sizeof buffer);
     y4m_composition composition;
     y4m_error error = {""};
@@ -90,90 +71,40 @@ static verdict render(attempt *a, const char *folder, char *text, size_t size)
     if (job->retry_count > 0)
         y4m_sweep(folder);                  /* the attempt before may have died and left its file */
     if (result == Y4M_OK)                   /* the lease's token is different at every attempt, on every machine */
-        result = y4m_render(&composition, folder, name, job->lease.text, after_frame, a, &error);
-    snprintf(text, size, "%s", error.text);
+        result = y4m_render(&composition, folder, name, job->lease.text, after_frame, task, &error);
     switch (result) {
     case Y4M_OK:
-        snprintf(text, size, "%s/%s", folder, name);
-        return DONE;
-    case Y4M_BAD:
-        return BAD;
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        return renderq_task_done(task, path);
+    case Y4M_BAD:                           /* no attempt can help: the dead letters are for a person to look at */
+        return renderq_task_fail(task, error.text, RENDERQ_NEVER);
     case Y4M_STOPPED:
-        return a->lost ? LOST : STOPPED;
+        return RENDERQ_TASK_RETRY;
     default:
-        return FAILED;
+        return renderq_task_fail(task, error.text, RENDERQ_BACKOFF);
     }
 }
 
-static renderq_status tell(renderq *h, const renderq_job *job, verdict v, const char *text)
+static void on_event(void *arg, const renderq_event *event)
 {
-    switch (v) {
-    case DONE:
-        return renderq_complete(h, job, text);
-    case BAD:                               /* no attempt can help: the dead letters are for a person to look at */
-        return renderq_fail(h, job, text, RENDERQ_NEVER);
-    case FAILED:
-        return renderq_fail(h, job, text, RENDERQ_BACKOFF);
-    case STOPPED:
-        return renderq_release(h, job, 0);
-    default:
-        return RENDERQ_LOST;                /* it is somebody else's job: there is nothing to say */
-    }
+    static const char *const words[] = {
+        [RENDERQ_EVENT_STARTED] = "started", [RENDERQ_EVENT_DONE] = "done", [RENDERQ_EVENT_FAILED] = "failed",
+        [RENDERQ_EVENT_RETRIED] = "released", [RENDERQ_EVENT_RELEASED] = "released", [RENDERQ_EVENT_LOST] = "lost",
+    };
+    (void)arg;
+    if (event->job == NULL || event->type > RENDERQ_EVENT_LOST)
+        return;                             /* the log tells of the rest */
+    if (event->type == RENDERQ_EVENT_STARTED)
+        printf("%s: attempt %d\n", event->job->composition_id, event->job->retry_count + 1);
+    else
+        printf("%s: %s: %s\n", event->job->composition_id, words[event->type], event->text ? event->text : "");
 }
 
-static void work_on(renderq *h, renderq_job *job, const char *folder, int lease_s)
+static void on_line(renderq_log_level level, const char *line, void *arg)
 {
-    static const char *const words[] = {"done", "bad", "failed", "released", "lost"};
-    attempt a = {.h = h, .job = job, .renew_below_ms = lease_s * INT64_C(1000) * 2 / 3};
-    char text[PATH_MAX + RENDERQ_OUTPUT_URL_MAX];
-    verdict v;
-    renderq_status status;
-
-    printf("%s: attempt %d\n", job->composition_id, job->retry_count + 1);
-    v = render(&a, folder, text, sizeof text);
-    do {                                    /* both say that nothing happened yet */
-        status = tell(h, job, v, text);
-    } while (status == RENDERQ_INTERRUPTED || (status == RENDERQ_BUSY && renderq_lease_left_ms(job) > 0));
-
-    if (status == RENDERQ_OK || v == LOST)
-        printf("%s: %s: %s\n", job->composition_id, words[v], text);
-    else                                    /* the lease runs out, and the job comes round again */
-        fprintf(stderr, "%s: %s, but: %s: %s\n", job->composition_id, words[v], renderq_strstatus(status),
-                renderq_errmsg(h));
-}
-
-/* Until it is told to stop. Returns the exit code. */
-static int work(renderq *h, const char *folder, int lease_s, int until_empty)
-{
-    renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
-
-    options.lease_s = lease_s;
-    options.wait_ms = until_empty ? 0 : RENDERQ_FOREVER;
-    while (!stopping) {
-        renderq_job *job = NULL;
-        renderq_status status = renderq_claim(h, &options, &job);
-
-        switch (status) {
-        case RENDERQ_OK:
-            work_on(h, job, folder, lease_s);
-            renderq_job_free(job);
-            break;
-        case RENDERQ_EMPTY:
-            return 0;
-        case RENDERQ_INTERRUPTED:
-            break;
-        case RENDERQ_BUSY:
-        case RENDERQ_UNCERTAIN:
-        case RENDERQ_DISCONNECTED:          /* the database will be back */
-            fprintf(stderr, "claim: %s: %s\n", renderq_strstatus(status), renderq_errmsg(h));
-            sleep(1);
-            break;
-        default:
-            fprintf(stderr, "claim: %s: %s\n", renderq_strstatus(status), renderq_errmsg(h));
-            return 1;
-        }
-    }
-    return 0;
+    (void)arg;
+    if (level <= RENDERQ_LOG_WARNING)
+        fprintf(stderr, "%s\n", line);
 }
 
 int main(int argc, char **argv)
@@ -182,27 +113,31 @@ int main(int argc, char **argv)
         {"output", required_argument, NULL, 'o'},
         {"lease", required_argument, NULL, 'l'},
         {"name", required_argument, NULL, 'n'},
+        {"threads", required_argument, NULL, 't'},
         {"until-empty", no_argument, NULL, 'e'},
         {NULL, 0, NULL, 0},
     };
-    struct sigaction action = {.sa_handler = on_signal};    /* no SA_RESTART: a sleep ends, too */
-    renderq_options options = RENDERQ_INIT(renderq_options);
+    struct sigaction action = {.sa_handler = on_signal};
+    renderq_worker_options options = RENDERQ_INIT(renderq_worker_options);
     const char *output = ".";
     char folder[PATH_MAX];
-    int option, lease_s = 60, until_empty = 0, code = 1;
-    renderq *h = NULL;
+    int option;
+    renderq_worker *worker = NULL;
     renderq_status status;
 
-    while ((option = getopt_long(argc, argv, "o:l:n:e", long_options, NULL)) != -1) {
+    options.lease_s = 60;
+    options.grace_s = RENDERQ_AT_ONCE;      /* a video can be given back after any frame */
+    while ((option = getopt_long(argc, argv, "o:l:n:t:e", long_options, NULL)) != -1) {
         switch (option) {
         case 'o': output = optarg; break;
-        case 'l': lease_s = atoi(optarg); break;
-        case 'n': options.worker = optarg; break;
-        case 'e': until_empty = 1; break;
+        case 'l': options.lease_s = atoi(optarg); break;
+        case 'n': options.name = optarg; break;
+        case 't': options.threads = atoi(optarg); break;
+        case 'e': options.stop_when_empty = 1; break;
         default: fputs(usage, stderr); return 2;
         }
     }
-    if (argc != optind + 1 || lease_s < 1 || lease_s > RENDERQ_LEASE_MAX_S) {
+    if (argc != optind + 1 || options.lease_s < 1 || options.lease_s > RENDERQ_LEASE_MAX_S) {
         fputs(usage, stderr);
         return 2;
     }
@@ -213,16 +148,20 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);       /* a log should be complete up to a crash */
     y4m_sweep(folder);
 
-    status = renderq_open(argv[optind], &options, &h);
+    options.handler = render;
+    options.handler_arg = folder;
+    options.on_event = on_event;
+    options.log = on_line;
+    status = renderq_worker_new(argv[optind], &options, &worker);
     if (status == RENDERQ_OK) {
-        open_handle = h;
+        running = worker;
         sigaction(SIGTERM, &action, NULL);
         sigaction(SIGINT, &action, NULL);
-        code = work(h, folder, lease_s, until_empty);
-        open_handle = NULL;                 /* a signal from here on finds no handle that is being closed */
-    } else {
-        fprintf(stderr, "%s: %s\n", renderq_strstatus(status), renderq_errmsg(h));
+        status = renderq_worker_run(worker);
+        running = NULL;                     /* a signal from here on finds none that is being freed */
     }
-    renderq_close(h);
-    return code;
+    if (status != RENDERQ_OK)
+        fprintf(stderr, "%s: %s\n", renderq_strstatus(status), renderq_worker_errmsg(worker));
+    renderq_worker_free(worker);
+    return status != RENDERQ_OK;
 }

@@ -36,7 +36,8 @@
  *   Structs    A struct that begins with `size` is made by the caller: start from RENDERQ_INIT(type). It is
  *              all zero by default and only grows with new versions, so program and library may be of
  *              different age. Arrays of such structs step by the size of their first item.
- *   Globals    None: no initialisation, no hidden threads, no signal handlers, nothing printed, no exit().
+ *   Globals    None: no initialisation, no threads but those of renderq_worker_run(), no signal handlers, nothing
+ *              printed, no exit().
  */
 #ifndef RENDERQ_H
 #define RENDERQ_H
@@ -521,6 +522,156 @@ typedef struct renderq_counts {
 /* Counts the queue into *counts, whose size must be set. Delays nobody, but takes as long as there are rows: a second
  * for some millions. Returns OK or one marked [any]. */
 renderq_status renderq_stats(renderq *h, const char *queue, renderq_counts *counts);
+
+/* ---- a worker's program ------------------------------------------------------------------------------ */
+/* renderq_worker_run() does what every worker program needs: several jobs at once, their leases kept alive, a clean
+ * stop, and patience while the database is away. It is made of the calls above.
+ *
+ *     static renderq_outcome render(void *arg, renderq_task *task, const renderq_job *job)
+ *     {
+ *         ...
+ *         return renderq_task_done(task, "file:///videos/intro-001.mp4");
+ *     }
+ *
+ * Threads: the thread that calls renderq_worker_run() asks the database for jobs and tells it how they went, over one
+ * connection however many handlers there are; a second thread and connection renew the leases; each handler runs in a
+ * thread of its own. They exist from the beginning of renderq_worker_run() to its end. */
+
+typedef struct renderq_worker renderq_worker;
+typedef struct renderq_task renderq_task;   /* a job in a handler's hands, from the handler's call to its return */
+
+/* What a handler returns. Anything else is a failure. */
+typedef enum renderq_outcome {
+    RENDERQ_TASK_DONE = 0,                  /* the job is completed */
+    RENDERQ_TASK_RETRY = 1,                 /* it goes back uncounted: not now, or the worker stops */
+    RENDERQ_TASK_FAILED = 2                 /* the attempt failed: renderq_fail() */
+} renderq_outcome;
+
+/* Works on one job; called by several threads at once. job and task live until it returns; job->lease_left_ms and
+ * renderq_lease_left_ms() know nothing of the renewals. Returning one of these without the call of the same name means:
+ * done, without an output URL; back in the queue at once; failed without a message, to be tried again after
+ * RENDERQ_BACKOFF. */
+typedef renderq_outcome (*renderq_handler)(void *arg, renderq_task *task, const renderq_job *job);
+
+/* Each takes down how the job went, copies what it is given, and returns what the handler should. An output URL that
+ * cannot be stored (too long, not UTF-8) makes it a failure that says so; an error text is shortened and made valid.
+ * By the handler's thread alone. task must not be NULL. */
+renderq_outcome renderq_task_done(renderq_task *task, const char *output_url);          /* NULL: keeps what it has */
+renderq_outcome renderq_task_retry(renderq_task *task, int64_t delay_ms);               /* below 0: 0 */
+renderq_outcome renderq_task_fail(renderq_task *task, const char *error, int64_t retry_ms);  /* as renderq_fail() */
+
+typedef enum renderq_stop_reason {
+    RENDERQ_GO_ON = 0,
+    RENDERQ_STOP_ASKED = 1,                 /* the worker is to stop, and the grace period is over */
+    RENDERQ_STOP_TIMEOUT = 2,               /* the job has taken longer than job_timeout_s */
+    RENDERQ_STOP_LOST = 3                   /* the job is not ours any more: nothing that the handler returns counts */
+} renderq_stop_reason;
+
+/* Whether the handler should return soon, and why: RENDERQ_GO_ON, which is 0, or the gravest reason. Ask now and then;
+ * then return RENDERQ_TASK_RETRY, or what there is. From any thread while the handler runs. Cheap. */
+renderq_stop_reason renderq_task_should_stop(const renderq_task *task);
+
+/* Whether the lease is lost: it was ended by somebody else, or ran out because it could not be renewed in time.
+ * From any thread while the handler runs. */
+int renderq_job_lost(const renderq_task *task);
+
+/* Keeps a line with the job for people to see: renderq_job.progress. It is sent with the next renewal, at the latest
+ * after 5 s; of several the last. From any thread while the handler runs.
+ * Returns OK, INVALID (not UTF-8, or longer than RENDERQ_PROGRESS_MAX), or NOMEM. */
+renderq_status renderq_task_progress(renderq_task *task, const char *text);
+
+/* In transactional mode: the connection on which the job was received, with its transaction open, for enqueues and, by
+ * renderq_native(), for SQL of the handler's own. It is committed when the handler returns RENDERQ_TASK_DONE, and
+ * rolled back otherwise, before the job fails or goes back; the handler does neither. NULL in a worker that is not
+ * transactional. By the handler's thread alone.
+ *
+ * Such a worker has a connection for each thread. Its leases are not renewed: as long as the transaction is open nobody
+ * else gets the job, and progress is not shown. A handler that does not return keeps its job until the program ends and
+ * the lease has run out. */
+renderq *renderq_task_handle(renderq_task *task);
+
+/* What happened to a job, or to the connection. */
+typedef enum renderq_event_type {
+    RENDERQ_EVENT_STARTED = 1,              /* its handler is about to run */
+    RENDERQ_EVENT_DONE = 2,                 /* the queue knows that it is completed; text: the output URL or NULL */
+    RENDERQ_EVENT_FAILED = 3,               /* ... that it failed; text: the message or NULL. See dead */
+    RENDERQ_EVENT_RETRIED = 4,              /* ... that its handler gave it back; see delay_ms */
+    RENDERQ_EVENT_RELEASED = 5,             /* given back without its handler's word: nobody started it in time, or the
+                                               worker stopped */
+    RENDERQ_EVENT_LOST = 6,                 /* it is somebody else's, or ended by somebody else; once a job */
+    RENDERQ_EVENT_TIMEOUT = 7,              /* it has taken too long, and its handler was told to stop */
+    RENDERQ_EVENT_AWAY = 8,                 /* no job: the database cannot be used just now; text: why */
+    RENDERQ_EVENT_BACK = 9                  /* no job: it can be used again */
+} renderq_event_type;
+
+/* Made by the library, and lives for the call. New fields may follow. */
+typedef struct renderq_event {
+    renderq_event_type type;
+    const renderq_job *job;                 /* NULL: not about a job */
+    const char *text;                       /* or NULL */
+    int64_t duration_ms;                    /* how long the handler took; AWAY, BACK: for how long it was away */
+    int64_t delay_ms;                       /* RETRIED, RELEASED: when it is ready again */
+    int dead;                               /* FAILED: it is a dead letter */
+    renderq_status status;                  /* AWAY: what a call on the database returned */
+} renderq_event;
+
+typedef struct renderq_worker_options {
+    size_t size;
+    renderq_handler handler;                /* required */
+    void *handler_arg;
+    const char *queue;                      /* NULL: the URL's */
+    const char *name;                       /* WorkerNodeId; NULL: the connection's, "host:pid" */
+    int threads;                            /* 1: how many jobs at once; at most RENDERQ_THREADS_MAX */
+    int lease_s;                            /* 120, renewed every third of it: how long a job stays ours when we fall
+                                               silent */
+    int poll_min_ms, poll_max_ms;           /* 100, 2000: how often an empty queue is read, at first and at last */
+    int prefetch;                           /* 0: jobs claimed ahead of free threads, for short jobs and slow links; at
+                                               most RENDERQ_MANY_MAX. They count no failure before they are started.
+                                               Where handlers take no longer than milliseconds, jobs that never failed
+                                               are started some milliseconds ahead. */
+    int job_timeout_s;                      /* 0, none: how long a handler may take before it is told to stop; then the
+                                               job counts as failed */
+    int grace_s;                            /* 5: how long handlers may go on after renderq_worker_stop() before they
+                                               are told to stop; RENDERQ_FOREVER: until they are done;
+                                               RENDERQ_AT_ONCE: not at all */
+    int linger_s;                           /* 5: how long a handler that was told to stop is waited for */
+    int64_t max_jobs;                       /* 0, no end: run() ends after so many */
+    int stop_when_empty;                    /* 1: run() ends when no job is ready and none in hand ... */
+    int64_t empty_ms;                       /* ... and it was so for that long */
+    int transactional;                      /* 1: see renderq_task_handle() */
+    const renderq_options *connection;      /* NULL: the defaults. Short leases shorten command_s and retry_s */
+    void (*log)(renderq_log_level level, const char *line, void *arg);      /* NULL: the connection's */
+    void *log_arg;
+    void (*on_event)(void *arg, const renderq_event *event);
+    void *event_arg;                        /* log and on_event are called by any thread of the worker, but one at a
+                                               time; others wait meanwhile. They may stop the worker. */
+} renderq_worker_options;
+
+#define RENDERQ_THREADS_MAX 256
+#define RENDERQ_AT_ONCE     (-2)            /* grace_s: handlers are told as soon as a stop is asked for */
+
+/* Makes a worker and opens its connection, for the options are copied. *out is set in any case but RENDERQ_NOMEM
+ * without a worker (then it is NULL): after a failure it serves renderq_worker_errmsg() and must still be freed.
+ * Returns OK, or one marked [any]. */
+renderq_status renderq_worker_new(const char *url, const renderq_worker_options *options, renderq_worker **out);
+
+/* Works until renderq_worker_stop(), max_jobs or stop_when_empty ends it, or the queue cannot be used. Jobs in hand are
+ * finished first, or given back, within grace_s and linger_s of a stop; what handlers report while the database is away
+ * is kept and sent when it is back, as long as leases and that time allow. After a stop the worker stays stopped.
+ * Returns OK; BUSY: a handler did not return in time: its job was given back, its thread goes on, and only the end of
+ * the program ends it; DISCONNECTED: a result could not be sent, and its job comes round again; or one marked [any]. */
+renderq_status renderq_worker_run(renderq_worker *w);
+
+/* Asks run() to end: no more jobs are claimed, those in hand may go on for grace_s. A second call ends that
+ * period, a third one linger_s, too. From any thread, a handler, or a signal handler, also before run(). NULL is
+ * fine. */
+void renderq_worker_stop(renderq_worker *w);
+
+/* Like renderq_errmsg(): one line about the last run() or new() that did not return OK. With NULL: "out of memory". */
+const char *renderq_worker_errmsg(const renderq_worker *w);
+
+/* Frees it, when run() has returned. A thread that is still in a handler keeps what it uses. NULL is fine. */
+void renderq_worker_free(renderq_worker *w);
 
 #ifdef __cplusplus
 }

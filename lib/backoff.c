@@ -32,6 +32,12 @@ int64_t rq_poll_ms(unsigned empty_reads, int64_t cap_ms, uint32_t random)
     if (empty_reads < 2 || cap_ms <= 0)
         return 0;
 
-    int64_t wait = doubled(POLL_MS, empty_reads - 2, cap_ms < HOUR_MS ? cap_ms : HOUR_MS);
+    return rq_spread_ms(POLL_MS, empty_reads - 2, cap_ms < HOUR_MS ? cap_ms : HOUR_MS, random);
+}
+
+int64_t rq_spread_ms(int64_t start_ms, unsigned times, int64_t cap_ms, uint32_t random)
+{
+    int64_t wait = doubled(start_ms, times, cap_ms);
+
     return wait - wait / 4 + fraction(wait / 2, random);
 }

@@ -13,4 +13,7 @@ int64_t rq_backoff_ms(int failures, uint32_t random);
  * counts as an hour, one below 0 as 0. */
 int64_t rq_poll_ms(unsigned empty_reads, int64_t cap_ms, uint32_t random);
 
+/* start_ms doubled so many times, at most cap_ms, which is no more than an hour; spread by a quarter up or down. */
+int64_t rq_spread_ms(int64_t start_ms, unsigned times, int64_t cap_ms, uint32_t random);
+
 #endif

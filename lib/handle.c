@@ -71,30 +71,41 @@ static size_t size_of(const void *theirs)
     return size;
 }
 
-renderq_status rq_take_item(renderq *h, const char *what, const void *array, size_t i, void *into, size_t size)
+static renderq_status take_item(rq_error *error, const char *what, const void *array, size_t i, void *into, size_t size)
 {
     size_t given = size_of(array);
     if (given < sizeof given || given > STRUCT_MAX)
-        return rq_fault(h, RENDERQ_INVALID, "%s: its size is not set; begin with RENDERQ_INIT(%s)", what, what);
+        return rq_error_set(error, RENDERQ_INVALID, 0, "%s: its size is not set; begin with RENDERQ_INIT(%s)", what,
+                            what);
     const char *theirs = (const char *)array + i * given;
     for (size_t at = size; at < given; at++)
         if (theirs[at])
-            return rq_fault(h, RENDERQ_INVALID,
-                            "%s has a field set at byte %zu that this library (" RENDERQ_VERSION ") does not know; "
-                            "link a newer one", what, at);
+            return rq_error_set(error, RENDERQ_INVALID, 0,
+                                "%s has a field set at byte %zu that this library (" RENDERQ_VERSION ") does not "
+                                "know; link a newer one", what, at);
     memset(into, 0, size);
     memcpy(into, theirs, given < size ? given : size);
     memcpy(into, &size, sizeof size);
     return RENDERQ_OK;
 }
 
-renderq_status rq_take_struct(renderq *h, const char *what, const void *theirs, void *into, size_t size)
+renderq_status rq_take_item(renderq *h, const char *what, const void *array, size_t i, void *into, size_t size)
+{
+    return take_item(&h->error, what, array, i, into, size);
+}
+
+renderq_status rq_take_options(rq_error *error, const char *what, const void *theirs, void *into, size_t size)
 {
     if (theirs)
-        return rq_take_item(h, what, theirs, 0, into, size);
+        return take_item(error, what, theirs, 0, into, size);
     memset(into, 0, size);
     memcpy(into, &size, sizeof size);
     return RENDERQ_OK;
+}
+
+renderq_status rq_take_struct(renderq *h, const char *what, const void *theirs, void *into, size_t size)
+{
+    return rq_take_options(&h->error, what, theirs, into, size);
 }
 
 void rq_give_item(void *array, size_t i, const void *ours, size_t size)

@@ -121,6 +121,9 @@ void rq_log(renderq *h, renderq_log_level level, const char *format, ...) __attr
  * must be zero there, what theirs lacks is zero here. theirs NULL: all zero. `what` names it in the text. */
 renderq_status rq_take_struct(renderq *h, const char *what, const void *theirs, void *into, size_t size);
 
+/* The same where there is no handle yet. */
+renderq_status rq_take_options(rq_error *error, const char *what, const void *theirs, void *into, size_t size);
+
 /* Item i of an array of such structs, which steps by the size of its first. */
 renderq_status rq_take_item(renderq *h, const char *what, const void *array, size_t i, void *into, size_t size);
 

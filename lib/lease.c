@@ -8,6 +8,7 @@
 #include "check.h"
 #include "clock.h"
 #include "job.h"
+#include "lease.h"
 #include "utf.h"
 
 /* ---- fenced statements ---- */
@@ -20,6 +21,7 @@ typedef struct fenced_statement {
     const rq_value *ask_values, *look_values;
     size_t n;
     bool *matched;              /* out: n of them */
+    bool maybe;                 /* an earlier call's request for the same may have counted */
     rq_row_fn row;              /* what else to do with a row, or NULL */
     void *arg;
 } fenced_statement;
@@ -44,6 +46,7 @@ static renderq_status run_fenced(renderq *h, fenced_statement *fenced)
 {
     renderq_status status;
     rq_try tries = rq_first_try(h);
+    tries.maybe = fenced->maybe;
     do {
         memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
         status = rq_run(h, fenced->queue, fenced->ask, fenced->ask_values, fenced->n, mark, fenced);
@@ -73,12 +76,12 @@ static renderq_status lost(renderq *h, const char *id)
 /* ---- one job ---- */
 
 static renderq_status run_release(renderq *h, const rq_queue *queue, const rq_lease *lease, int retry_count,
-                                  int64_t delay_ms, bool *matched)
+                                  int64_t delay_ms, bool maybe, bool *matched)
 {
     rq_value ask[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_number(delay_ms) };
     rq_value look[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_number(retry_count) };
     fenced_statement fenced = { .queue = queue, .ask = RQ_RELEASE, .look = RQ_RETURNED, .ask_values = ask,
-                         .look_values = look, .n = 1, .matched = matched };
+                         .look_values = look, .n = 1, .matched = matched, .maybe = maybe };
     return run_fenced(h, &fenced);
 }
 
@@ -93,7 +96,7 @@ static renderq_status enter_with_job(renderq *h, const renderq_job *job, rq_leas
     return status == RENDERQ_OK ? rq_which_queue(h, job->queue, room, queue) : status;
 }
 
-renderq_status renderq_release(renderq *h, const renderq_job *job, int64_t delay_ms)
+renderq_status rq_release(renderq *h, const renderq_job *job, int64_t delay_ms, bool maybe)
 {
     rq_queue room;
     const rq_queue *queue;
@@ -103,8 +106,13 @@ renderq_status renderq_release(renderq *h, const renderq_job *job, int64_t delay
     if (status == RENDERQ_OK)
         status = rq_check_delay(h, NULL, "delay_ms", delay_ms);
     if (status == RENDERQ_OK)
-        status = run_release(h, queue, &lease, job->retry_count, delay_ms, &matched);
+        status = run_release(h, queue, &lease, job->retry_count, delay_ms, maybe, &matched);
     return status != RENDERQ_OK || matched ? status : lost(h, job->id.text);
+}
+
+renderq_status renderq_release(renderq *h, const renderq_job *job, int64_t delay_ms)
+{
+    return rq_release(h, job, delay_ms, false);
 }
 
 /* A job claimed ahead of its turn does not count until it is started, so nobody may finish it before. */
@@ -129,17 +137,17 @@ static renderq_status take_retry(renderq *h, const renderq_job *job, int64_t ret
 }
 
 static renderq_status run_fail(renderq *h, const rq_queue *queue, const rq_lease *lease, int retry_count,
-                               const char *error, bool never, int64_t delay_ms, bool *matched)
+                               const char *error, bool never, int64_t delay_ms, bool maybe, bool *matched)
 {
     rq_value ask[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_text(error), rq_number(never),
                        rq_number(delay_ms) };
     rq_value look[] = { ask[0], ask[1], rq_number(retry_count + 1) };
     fenced_statement fenced = { .queue = queue, .ask = RQ_FAIL, .look = RQ_RETURNED, .ask_values = ask,
-                         .look_values = look, .n = 1, .matched = matched };
+                         .look_values = look, .n = 1, .matched = matched, .maybe = maybe };
     return run_fenced(h, &fenced);
 }
 
-renderq_status renderq_fail(renderq *h, const renderq_job *job, const char *error, int64_t retry_ms)
+renderq_status rq_fail(renderq *h, const renderq_job *job, const char *error, int64_t retry_ms, bool maybe)
 {
     rq_queue room;
     const rq_queue *queue;
@@ -156,8 +164,13 @@ renderq_status renderq_fail(renderq *h, const renderq_job *job, const char *erro
         return status;
     if (error)
         rq_utf_repair(error, RENDERQ_ERROR_MAX, text, sizeof text);
-    status = run_fail(h, queue, &lease, job->retry_count, error ? text : NULL, never, delay_ms, &matched);
+    status = run_fail(h, queue, &lease, job->retry_count, error ? text : NULL, never, delay_ms, maybe, &matched);
     return status != RENDERQ_OK || matched ? status : lost(h, job->id.text);
+}
+
+renderq_status renderq_fail(renderq *h, const renderq_job *job, const char *error, int64_t retry_ms)
+{
+    return rq_fail(h, job, error, retry_ms, false);
 }
 
 renderq_status renderq_job_resume(renderq *h, const char *name, const renderq_id *id, const renderq_id *token,
@@ -208,6 +221,7 @@ typedef struct batch {
     item *items;
     rq_value *ask, *look;       /* n * params of the statement, n * 2 */
     bool *matched;
+    bool maybe;                 /* see fenced_statement */
     rq_statement_id statement, look_statement;
     rq_queue room;
     const rq_queue *queue;      /* the first job's, and so all of theirs */
@@ -267,8 +281,8 @@ static renderq_status read_lease(void *arg, size_t i, const rq_value *columns)
 static renderq_status batch_run(renderq *h, batch *b, rq_row_fn row)
 {
     fenced_statement fenced = { .queue = b->queue, .ask = b->statement, .look = b->look_statement,
-                         .ask_values = b->ask, .look_values = b->look, .n = b->n, .matched = b->matched, .row = row,
-                         .arg = b };
+                         .ask_values = b->ask, .look_values = b->look, .n = b->n, .matched = b->matched,
+                         .maybe = b->maybe, .row = row, .arg = b };
     b->asked_ms = rq_clock_ms();
     renderq_status status = run_fenced(h, &fenced);
     for (size_t i = 0; i < b->n && status == RENDERQ_OK; i++)
@@ -362,7 +376,7 @@ static void give_results(renderq_result *results, const batch *b, renderq_status
     }
 }
 
-renderq_status renderq_complete_many(renderq *h, renderq_result *results, size_t n)
+renderq_status rq_complete_many(renderq *h, renderq_result *results, size_t n, bool maybe)
 {
     batch b;
     renderq_status status = rq_enter(h, RQ_JOINS);
@@ -374,6 +388,7 @@ renderq_status renderq_complete_many(renderq *h, renderq_result *results, size_t
     if (status != RENDERQ_OK)
         return status;
     status = batch_new(h, &b, RQ_COMPLETE, RQ_COMPLETED, n);
+    b.maybe = maybe;
     if (status == RENDERQ_OK)
         status = take_results(h, &b, results);
     if (status == RENDERQ_OK)
@@ -381,6 +396,11 @@ renderq_status renderq_complete_many(renderq *h, renderq_result *results, size_t
     give_results(results, &b, status);
     batch_free(&b);
     return status;
+}
+
+renderq_status renderq_complete_many(renderq *h, renderq_result *results, size_t n)
+{
+    return rq_complete_many(h, results, n, false);
 }
 
 /* -- start and renew: the jobs learn their new lease -- */
@@ -433,7 +453,20 @@ renderq_status renderq_renew(renderq *h, renderq_job *job, const char *progress)
     return status;
 }
 
-renderq_status renderq_renew_many(renderq *h, renderq_job **jobs, size_t n, renderq_status *each)
+static renderq_status take_progress(renderq *h, batch *b, const char *const *progress)
+{
+    renderq_status status = RENDERQ_OK;
+    for (size_t i = 0; progress && i < b->n && status == RENDERQ_OK; i++) {
+        char where[40];
+        name_item(where, sizeof where, i, b->n);
+        status = rq_check_text(h, where, &rq_progress_field, progress[i]);
+        ask_of(b, i)[2] = rq_text(progress[i]);
+    }
+    return status;
+}
+
+renderq_status rq_renew_many(renderq *h, renderq_job **jobs, const char *const *progress, size_t n,
+                             renderq_status *each)
 {
     batch b;
     renderq_status status = rq_enter(h, RQ_JOINS);
@@ -445,6 +478,8 @@ renderq_status renderq_renew_many(renderq *h, renderq_job **jobs, size_t n, rend
     status = batch_new(h, &b, RQ_RENEW, RQ_STATEMENTS, n);
     if (status == RENDERQ_OK)
         status = take_jobs(h, &b, jobs);
+    if (status == RENDERQ_OK)
+        status = take_progress(h, &b, progress);
     if (status == RENDERQ_OK) {
         status = batch_run(h, &b, read_lease);
         give_leases(jobs, &b);
@@ -452,6 +487,11 @@ renderq_status renderq_renew_many(renderq *h, renderq_job **jobs, size_t n, rend
     give_statuses(each, &b, status);
     batch_free(&b);
     return status;
+}
+
+renderq_status renderq_renew_many(renderq *h, renderq_job **jobs, size_t n, renderq_status *each)
+{
+    return rq_renew_many(h, jobs, NULL, n, each);
 }
 
 /* Who gets the jobs: NULL, nobody else; a name each; or with step 0 one name for all. */

@@ -98,6 +98,7 @@ renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *par
 #define SS_GONE_STATE         251
 #define SS_INSIDE_ERROR       51003     /* thrown by a commit: a transaction that the caller began inside is open */
 #define SS_TIMEOUT_MESSAGE    20003     /* CT-Library's number for "the server did not answer within CS_TIMEOUT" */
+#define SS_UNMAPPED           33557097  /* Babelfish's for every error of PostgreSQL's without a number of SQL Server's */
 #define SS_CONVERSION_MESSAGE 2403      /* ... a character of the reply could not be converted and became '?' */
 
 /* What a request that did not end well comes to: a status and a text. */

@@ -18,12 +18,10 @@ renderq_status rq_ss_babelfish_name(const ss_conn *conn, const rq_queue *queue)
 
 /* ---- the error without a number ---- */
 
-#define UNMAPPED 33557097       /* an error of PostgreSQL's that has no number of SQL Server's */
-
 bool rq_ss_babelfish_unclear(const ss_conn *conn)
 {
     return conn->babelfish && !conn->broken && conn->fault.seen && conn->fault.server
-           && conn->fault.number == UNMAPPED;
+           && conn->fault.number == SS_UNMAPPED;
 }
 
 typedef struct findings {

@@ -32,6 +32,7 @@ static const struct meaning {
     { 229, RENDERQ_DENIED, "a permission is missing: see sql/sqlserver/grants.sql" },
     { 230, RENDERQ_DENIED, "a permission is missing: see sql/sqlserver/grants.sql" },
     { 262, RENDERQ_DENIED, "a permission is missing: a database administrator runs sql/sqlserver/schema.sql" },
+    { 911, RENDERQ_DENIED, "the database does not exist" },
     { 916, RENDERQ_DENIED, "this login may not use the database" },
     { 4060, RENDERQ_DENIED, "the database does not exist, or this login may not use it" },
     { 18452, RENDERQ_DENIED, "the login failed" },
@@ -73,6 +74,8 @@ static renderq_status told_by_server(ss_conn *conn, const char *doing)
     /* From 20 on the server ends the session (596: somebody killed it), whatever the number. */
     if (fault->severity >= 20 && meaning == &unknown)
         status = PASSING;
+    if (fault->number == SS_UNMAPPED && !conn->sent)
+        status = PASSING;           /* at the login: the server starts, or has no room for another connection */
     if (fault->severity >= 20 || status == PASSING)
         conn->broken = true;
     if (status == PASSING && conn->sent)

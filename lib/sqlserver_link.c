@@ -604,7 +604,7 @@ static CS_RETCODE fetch_rows(reader *r)
 /* True: the reply was read to its end and was whole. */
 static bool read_reply(reader *r)
 {
-    CS_INT type;
+    CS_INT type = CS_CMD_DONE;
     CS_RETCODE rc;
     bool whole = true;
     while ((rc = ct_results(r->conn->command, &type)) == CS_SUCCEED) {
@@ -616,6 +616,7 @@ static bool read_reply(reader *r)
         }
         if (!rq_ss_check_time(r->conn))
             return false;
+        type = CS_CMD_DONE;         /* behind an error that follows an empty result it is not set */
     }
     r->ended = rc == CS_END_RESULTS || rc == CS_CANCELED;
     return rc == CS_END_RESULTS && whole;

@@ -657,6 +657,57 @@ kill -KILL "$pid"
 all_gone running
 until_true gone "$guard"
 
+# ---- work: side by side ----
+
+fresh side
+for i in 1 2 3 4 5; do enqueue "side-$i" '{}' >/dev/null; done
+# Each program waits until three run.
+expect 0 timeout 20 "$R" work --jobs 3 --max-jobs 3 -- sh -c 'touch "side-$RENDERQ_JOB_ID"
+    until [ "$(ls side-*-* | wc -l)" = 3 ]; do sleep 0.02; done; echo "file:///$RENDERQ_COMPOSITION_ID"'
+[ "$(grep -c ' done after ' out)" = 3 ] || bad "three programs were not run side by side"
+expect 0 timeout 20 "$R" work -j 3 --until-empty --json -- sh -c '[ "$RENDERQ_COMPOSITION_ID" = side-5 ] || exit 3'
+is '[.[] | select(.event == "done")] | length == 1'
+is '[.[] | select(.event == "failed" and .exit_code == 3)] | length == 1'
+expect 64 "$R" work -j 0 -- true
+expect 64 "$R" work -j 257 -- true
+expect 64 "$R" work -j two -- true
+expect 64 "$R" work --once -j 2 -- true
+enqueue side-j '{}' >/dev/null
+expect 0 "$R" -j work --until-empty -- true
+is '[.[] | select(.event == "done")] | length == 1'
+
+# What stops one stops all: first no more jobs, then the programs.
+fresh stopped
+for i in 1 2 3 4; do enqueue "many-$i" '{}' >/dev/null; done
+rm -f running
+in_background "$R" work -j 3 -- sh -c 'sleep 60 & echo $! $$ | tr "\n" " " >>running; wait'
+three_run() { [ "$(wc -w <running)" = 6 ]; }
+until_true test -s running
+until_true three_run
+signal TERM
+signal TERM
+ended 0
+all_gone running
+expect 0 "$R" stats --json
+is '.queued == 4 and .processing == 0'
+rm running
+in_background "$R" work -j 3 -- sh -c 'sleep 60 & echo $! $$ | tr "\n" " " >>running; wait'
+until_true test -s running
+until_true three_run
+disown "$pid"
+kill -KILL "$pid"
+all_gone running
+
+# On a terminal it says how it goes, and its programs' words stay whole.
+fresh terminal
+for i in 1 2 3; do enqueue "terminal-$i" '{}' >/dev/null; done
+on_terminal "" "$R work -j 2 --until-empty -- sh -c 'echo a word >&2; sleep 0.2'"
+has out "2 running, 0 done, 0 failed"
+has out "a word"
+[ "$(grep -c ' done after ' out)" = 3 ] || bad "the lines of the log are missing on a terminal"
+expect 0 "$R" work -j 2 --until-empty -- true
+hasnt out "running"
+
 # ---- work: the lease ----
 
 # It is lost to an operator.

@@ -2,12 +2,12 @@
 # The SQL Server driver over TDS, through FreeTDS, against the test server of test/tdsd: the conformance suite, what only
 # the wire shows (test/sqlserver), and the server's own tests. It proves nothing about T-SQL.
 # BUILD: where the programs are. SOURCE: the source tree. WRAP: a command to run each of them under (valgrind).
-# PARTS: conformance, interop, wire, faults, proxy, server; these if it is not set. And dapper, which needs .NET: `make
+# PARTS: conformance, interop, wire, worker, faults, proxy, server; these if it is not set. And dapper, which needs .NET: `make
 # check-interop`.
 set -eu
 SOURCE=${SOURCE:-$(cd "$(dirname "$0")/.." && pwd)}
 BUILD=$(cd "${BUILD:-$SOURCE/build}" && pwd)
-PARTS=${PARTS:-conformance interop wire faults proxy server}
+PARTS=${PARTS:-conformance interop wire worker faults proxy server}
 
 for tool in python3 openssl; do
     if ! command -v $tool > /dev/null; then
@@ -98,6 +98,14 @@ interop() {
 dapper() {
     start_server || return 1
     BUILD=$BUILD "$SOURCE/test/interop/turns.sh" "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" \
+        || { stop_server; return 1; }
+    stop_server
+}
+
+worker() {
+    start_server || return 1
+    # shellcheck disable=SC2086
+    ${WRAP:-} "$BUILD/test/worker/worker" "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" ${GROUPS_OF_WORKER:-} \
         || { stop_server; return 1; }
     stop_server
 }

@@ -27,6 +27,8 @@ done
 [ -n "${WRAP:-}" ] || run race "$BUILD/test/race/race" --poison "sqlite:$WORK/race/queue.db?synchronous=normal"
 # shellcheck disable=SC2086
 run conformance ${WRAP:-} "$BUILD/test/conformance/conformance" "sqlite:$WORK/conformance/queue.db"
+# shellcheck disable=SC2086
+run worker ${WRAP:-} "$BUILD/test/worker/worker" "sqlite:$WORK/worker/queue.db?synchronous=normal"
 if [ -z "${WRAP:-}" ]; then
     for script in "$SOURCE"/test/check-*.sh; do
         [ -n "${RENDERQ_TEST_URL:-}" ] || [ "${script##*/}" != check-server.sh ] || continue

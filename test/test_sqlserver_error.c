@@ -59,6 +59,7 @@ static const struct { int number; renderq_status status; const char *advice; } r
     { 40532, RENDERQ_DENIED, "login" },
     { 40615, RENDERQ_DENIED, "firewall" },
     { 4060, RENDERQ_DENIED, "database" },
+    { 911, RENDERQ_DENIED, "database" },
     { 916, RENDERQ_DENIED, "database" },
     { 229, RENDERQ_DENIED, "grants.sql" },
     { 230, RENDERQ_DENIED, "grants.sql" },
@@ -98,6 +99,18 @@ static void a_passing_fault_breaks_the_connection(void **state)
         expect_said("try again");
         assert_int_equal(error.native, passing[i]);
     }
+}
+
+/* Babelfish has one number for much. At the login it is a server that starts or is full; later rq_ss_babelfish_reason()
+ * looks further. */
+static void an_error_without_a_number(void **state)
+{
+    (void)state;
+    ss_conn conn = told(SS_UNMAPPED, 16, false);
+    expect(&conn, RENDERQ_DISCONNECTED, true);
+    expect_said("try again");
+    conn = told(SS_UNMAPPED, 16, true);
+    expect(&conn, RENDERQ_FAILED, false);
 }
 
 static void a_severity_of_20_breaks_the_connection(void **state)
@@ -205,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refusal_says_what_to_do),
         cmocka_unit_test(a_passing_fault_breaks_the_connection),
+        cmocka_unit_test(an_error_without_a_number),
         cmocka_unit_test(a_severity_of_20_breaks_the_connection),
         cmocka_unit_test(the_text_never_decides),
         cmocka_unit_test(the_librarys_numbers_are_not_the_servers),

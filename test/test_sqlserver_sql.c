@@ -167,23 +167,6 @@ static void babelfish_prologues_to_the_letter(void **state)
     assert_non_null(strstr(sql, "FROM [jobs]"));
 }
 
-static void names_that_babelfish_cannot_read(void **state)
-{
-    (void)state;
-    static const char *const bad[] = { "[a]]b]", "[x]]].b", "x.[]]]" };
-    rq_error error;
-    const rq_session session = { .error = &error };
-    conn.base.session = &session;
-    for (size_t i = 0; i < count_of(bad); i++) {
-        rq_queue queue = queue_of(bad[i]);
-        assert_int_equal(rq_ss_babelfish_name(&conn, &queue), RENDERQ_INVALID);
-        assert_non_null(strstr(error.text, bad[i]));
-    }
-    rq_queue good = queue_of("[o'neil [x\"].[" UMLAUT EMOJI "]");
-    assert_int_equal(rq_ss_babelfish_name(&conn, &good), RENDERQ_OK);
-    conn.base.session = NULL;
-}
-
 /* A text made of nothing but the files' own characters: no parameter mark, and none that another code page lacks. */
 static void texts_are_ascii_without_question_marks(void **state)
 {
@@ -595,7 +578,6 @@ int main(void)
         cmocka_unit_test_prestate_setup_teardown(texts_are_ascii_without_question_marks, NULL, forget, &conn),
         cmocka_unit_test(babelfish_has_its_own_files),
         cmocka_unit_test_teardown(babelfish_prologues_to_the_letter, forget),
-        cmocka_unit_test(names_that_babelfish_cannot_read),
         cmocka_unit_test_teardown(a_prologue_to_the_letter, forget),
         cmocka_unit_test_teardown(texts_are_ascii_without_question_marks, forget),
         cmocka_unit_test_teardown(a_text_is_made_once, forget),

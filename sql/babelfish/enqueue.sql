@@ -32,10 +32,10 @@ BEGIN
                 SET XACT_ABORT ON;
             THROW;
         END;
-        SELECT @state = 2, @holder = JobId FROM [dbo].[VideoRenderJobs] WITH (READCOMMITTEDLOCK) WHERE JobId = @id;
+        SELECT @state = 2, @holder = JobId FROM [dbo].[VideoRenderJobs] WHERE JobId = @id;
         IF @state IS NULL
             SELECT @state = 1, @holder = JobId
-              FROM [dbo].[VideoRenderJobs] WITH (READCOMMITTEDLOCK)
+              FROM [dbo].[VideoRenderJobs]
              WHERE DedupKey = @dedup_key AND Status IN ('Scheduled', 'Queued', 'Processing');
     END CATCH;
 END;

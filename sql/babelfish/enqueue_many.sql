@@ -40,7 +40,7 @@ BEGIN
            SET state = 2, holder = x.JobId
           FROM @jobs AS x
          WHERE x.i >= @from AND x.i < @from + 1000 AND x.state IS NULL
-           AND EXISTS (SELECT 1 FROM [dbo].[VideoRenderJobs] AS j WITH (READCOMMITTEDLOCK) WHERE j.JobId = x.JobId);
+           AND EXISTS (SELECT 1 FROM [dbo].[VideoRenderJobs] AS j WHERE j.JobId = x.JobId);
 
         INSERT INTO [dbo].[VideoRenderJobs] (JobId, CompositionId, PayloadJson, OutputUrl, DedupKey, Priority,
                                              MaxRetries, RetryCount, CreatedAtUtc, Status, DueAtUtc)
@@ -52,7 +52,7 @@ BEGIN
                                  DATEADD(DAY, CAST(x.DelayMs / 86400000 AS int), @now)) END
           FROM @jobs AS x
          WHERE x.i >= @from AND x.i < @from + 1000 AND x.state IS NULL
-           AND NOT EXISTS (SELECT 1 FROM [dbo].[VideoRenderJobs] AS j WITH (READCOMMITTEDLOCK)
+           AND NOT EXISTS (SELECT 1 FROM [dbo].[VideoRenderJobs] AS j
                             WHERE j.DedupKey = x.DedupKey AND j.Status IN ('Scheduled', 'Queued', 'Processing'))
            AND NOT EXISTS (SELECT 1 FROM @jobs AS y
                             WHERE y.DedupKey = x.DedupKey AND y.i >= @from AND y.i < x.i AND y.state IS NULL);
@@ -61,12 +61,12 @@ BEGIN
            SET state = 0, holder = x.JobId
           FROM @jobs AS x
          WHERE x.i >= @from AND x.i < @from + 1000 AND x.state IS NULL
-           AND EXISTS (SELECT 1 FROM [dbo].[VideoRenderJobs] AS j WITH (READCOMMITTEDLOCK) WHERE j.JobId = x.JobId);
+           AND EXISTS (SELECT 1 FROM [dbo].[VideoRenderJobs] AS j WHERE j.JobId = x.JobId);
 
         UPDATE x
            SET state = 1, holder = j.JobId
           FROM @jobs AS x
-          JOIN [dbo].[VideoRenderJobs] AS j WITH (READCOMMITTEDLOCK)
+          JOIN [dbo].[VideoRenderJobs] AS j
             ON j.DedupKey = x.DedupKey AND j.Status IN ('Scheduled', 'Queued', 'Processing')
          WHERE x.i >= @from AND x.i < @from + 1000 AND x.state IS NULL;
     END TRY

@@ -10,7 +10,7 @@ SET @place = SUBSTRING(@text, 25, 12) + SUBSTRING(@text, 20, 4) + SUBSTRING(@tex
              + SUBSTRING(@text, 3, 2) + SUBSTRING(@text, 1, 2);
 
 SELECT TOP (@page)
-       id, CONVERT(char(36), LeaseToken), CAST(Status AS nvarchar(20)),
+       CONVERT(char(36), id), CONVERT(char(36), LeaseToken), CAST(Status AS nvarchar(20)),
        CAST(CompositionId AS nvarchar(max)), CAST(NULL AS nvarchar(max)),
        CAST(OutputUrl AS nvarchar(max)), DedupKey, CAST(WorkerNodeId AS nvarchar(max)),
        CAST(LastErrorMessage AS nvarchar(max)), Progress,

@@ -1,5 +1,5 @@
--- missing: asked behind an error that has no number of its own here: whether a column is missing that the statements name
--- (all of them, where there is no such table or this login may not see it), whether a right is, and how many
+-- missing: asked behind an error that has no number of its own here: whether a column is missing that the statements
+-- name (all of them, where there is no such table or this login may not see it), whether a right is, and how many
 -- milliseconds a lock is waited for.
 -- statement
 SELECT CASE WHEN (SELECT COUNT(*)

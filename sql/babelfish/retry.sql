@@ -24,7 +24,7 @@ BEGIN
                                       OR (@dead_only = 0 AND Status IN ('Cancelled', 'Completed'))) THEN NULL
                                  ELSE 2 END,
                    @holder = JobId, @was = CAST(Status AS nvarchar(20))
-              FROM [dbo].[VideoRenderJobs] WITH (READCOMMITTEDLOCK)
+              FROM [dbo].[VideoRenderJobs]
              WHERE JobId = @id;
             SET @there = @@ROWCOUNT;
         END;
@@ -39,10 +39,10 @@ BEGIN
             THROW;
         END;
         SELECT @key = DedupKey, @was = CAST(Status AS nvarchar(20))
-          FROM [dbo].[VideoRenderJobs] WITH (READCOMMITTEDLOCK)
+          FROM [dbo].[VideoRenderJobs]
          WHERE JobId = @id;
         SELECT @state = 1, @holder = JobId
-          FROM [dbo].[VideoRenderJobs] WITH (READCOMMITTEDLOCK)
+          FROM [dbo].[VideoRenderJobs]
          WHERE DedupKey = @key AND Status IN ('Scheduled', 'Queued', 'Processing') AND JobId <> @id;
     END CATCH;
 END;

@@ -32,7 +32,7 @@ BEGIN
                state = CASE WHEN j.Status = 'DeadLetter' OR (x.dead_only = 0 AND j.Status IN ('Cancelled', 'Completed'))
                             THEN NULL ELSE 2 END
           FROM @jobs AS x
-          JOIN [dbo].[VideoRenderJobs] AS j WITH (READCOMMITTEDLOCK) ON j.JobId = x.JobId
+          JOIN [dbo].[VideoRenderJobs] AS j ON j.JobId = x.JobId
          WHERE x.state IS NULL;
         DELETE FROM @jobs WHERE was IS NULL;        -- no such job: no answer
 
@@ -45,7 +45,7 @@ BEGIN
           JOIN @jobs AS x ON x.JobId = j.JobId
          WHERE x.state IS NULL
            AND (j.Status = 'DeadLetter' OR (x.dead_only = 0 AND j.Status IN ('Cancelled', 'Completed')))
-           AND NOT EXISTS (SELECT 1 FROM [dbo].[VideoRenderJobs] AS h WITH (READCOMMITTEDLOCK)
+           AND NOT EXISTS (SELECT 1 FROM [dbo].[VideoRenderJobs] AS h
                             WHERE h.DedupKey = x.DedupKey AND h.Status IN ('Scheduled', 'Queued', 'Processing'))
            AND NOT EXISTS (SELECT 1 FROM @jobs AS y
                             WHERE y.DedupKey = x.DedupKey AND y.i < x.i AND y.state IS NULL);
@@ -59,7 +59,7 @@ BEGIN
         UPDATE x
            SET state = 1, holder = h.JobId
           FROM @jobs AS x
-          JOIN [dbo].[VideoRenderJobs] AS h WITH (READCOMMITTEDLOCK)
+          JOIN [dbo].[VideoRenderJobs] AS h
             ON h.DedupKey = x.DedupKey AND h.Status IN ('Scheduled', 'Queued', 'Processing') AND h.JobId <> x.JobId
          WHERE x.state IS NULL;
     END TRY

@@ -195,6 +195,8 @@ static void a_waiting_claim_gets_what_comes(void **state)
     suite *s = *state;
     static const int64_t waits[] = { RENDERQ_FOREVER, 60000 };
     renderq *producer_handle = suite_open(s, "producer", NULL);
+    suite_warm(s->h);
+    suite_warm(producer_handle);
     for (size_t i = 0; i < count_of(waits); i++) {
         later l = { .s = s, .h = producer_handle, .after_ms = 50, .act = enqueue_one, .status = RENDERQ_FAILED };
         renderq_status status;
@@ -215,6 +217,7 @@ static void a_waiting_claim_gives_up_in_time(void **state)
     suite *s = *state;
     renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
     renderq_job *job = NULL;
+    suite_warm(s->h);
     int64_t began = clock_ms();
     options.wait_ms = 150;
     expect(s->h, RENDERQ_EMPTY, renderq_claim(s->h, &options, &job));
@@ -234,6 +237,7 @@ static void a_waiting_claim_reads_seldom(void **state)
     renderq *f = faulty_open(s, -1);
     options.wait_ms = 200;
     options.no_reap = 1;
+    suite_warm(f);
     faulty_arm(NULL, 0);
     expect(f, RENDERQ_EMPTY, renderq_claim(f, &options, &job));
     assert_in_range(faulty_runs(), 2, 6);
@@ -263,6 +267,7 @@ static void an_interrupt_ends_a_long_wait(void **state)
     later l = { .h = s->h, .after_ms = 50, .act = interrupt_it };
     renderq_status status;
     renderq_job *job = NULL;
+    suite_warm(s->h);
     int64_t took = claim_while(s->h, RENDERQ_FOREVER, &l, &status, &job);
     expect(s->h, RENDERQ_INTERRUPTED, status);
     assert_null(job);
@@ -299,7 +304,7 @@ static void an_earlier_interrupt_does_not_end_a_repeat(void **state)
 {
     suite *s = *state;
     renderq_job *job = put_and_take(s, "intro"), *next = NULL;
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     const fault twice[] = { { .kind = FAULT_NOT_SENT }, { .kind = FAULT_AFTER } };
     renderq_interrupt(f);
     faulty_arm(twice, count_of(twice));

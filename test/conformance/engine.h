@@ -23,7 +23,8 @@ typedef struct engine engine;
 typedef enum engine_ability {
     ENGINE_SORTS_IDS,           /* as SQL Server does; jobs of one instant are claimed in the order of their ids */
     ENGINE_STOPS,               /* a request that waits for a lock, when it is interrupted or its time is up */
-    ENGINE_BRACKETS             /* ] in a table's name */
+    ENGINE_BRACKETS,            /* ] in a table's name */
+    ENGINE_OUTPUTS              /* what OUTPUT gives is true, also of a row that changed while the statement waited */
 } engine_ability;
 
 /* A failing statement fails the test, unless it says otherwise. */
@@ -56,6 +57,8 @@ typedef struct engine_ops {
 
     /* False: no such row. */
     bool (*read)(engine *e, const renderq_id *id, const char *column, cell *out);
+    /* Many columns, in one request where there are requests. */
+    bool (*read_row)(engine *e, const renderq_id *id, const char *const *columns, cell *out, size_t n);
     /* False: the table refuses the value. */
     bool (*write)(engine *e, const renderq_id *id, const char *column, const cell *value);
     void (*write_all)(engine *e, const char *column, int64_t number);

@@ -223,6 +223,14 @@ static bool sqlite_read(engine *e, const renderq_id *id, const char *column, cel
     return there;
 }
 
+static bool sqlite_read_row(engine *e, const renderq_id *id, const char *const *columns, cell *out, size_t n)
+{
+    bool there = true;
+    for (size_t i = 0; i < n; i++)
+        there = sqlite_read(e, id, columns[i], &out[i]) && there;
+    return there;
+}
+
 static bool sqlite_write(engine *e, const renderq_id *id, const char *column, const cell *value)
 {
     sqlite3_snprintf((int)sizeof e->sql, e->sql, "UPDATE \"%w\" SET \"%w\" = ?2 WHERE JobId = ?1", e->table,
@@ -319,6 +327,7 @@ const engine_ops engine_sqlite = {
     .watchdog = sqlite_watchdog,
     .make_theirs = sqlite_make_theirs,
     .read = sqlite_read,
+    .read_row = sqlite_read_row,
     .write = sqlite_write,
     .write_all = sqlite_write_all,
     .ids = sqlite_ids,

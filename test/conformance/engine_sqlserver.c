@@ -1,5 +1,6 @@
-/* engine_sqlserver.c: engine.h over SQL Server, or what speaks as it does: T-SQL on a connection of its own, by
- * CT-Library. Values are literals here, and every answer is one column of text. */
+/* engine_sqlserver.c: raw access to SQL Server, or what speaks as it does: T-SQL on a connection of its own, by
+ * CT-Library. Values are literals here, and every answer is one column of text. What the other program says is in
+ * interop/engine_dapper.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,11 +283,11 @@ static const char *server_unable(engine *e, engine_ability ability)
         [ENGINE_SORTS_IDS] = "Babelfish sorts a uniqueidentifier from left to right",
         [ENGINE_STOPS] = "Babelfish reads an attention only when the request has ended",
         [ENGINE_BRACKETS] = "Babelfish cannot parse a doubled ] in a name",
+        [ENGINE_OUTPUTS] = "Babelfish's OUTPUT gives an old version, or garbage, of a row that was changed while the "
+                           "statement waited for it",
     };
     return e->babelfish ? babelfish[ability] : NULL;
 }
-
-/* ---- the other program ---- */
 
 static void parse_id(const char *text, renderq_id *id)
 {
@@ -294,83 +295,6 @@ static void parse_id(const char *text, renderq_id *id)
     assert_non_null(text);
     assert_true(rq_guid_parse(text, &guid));
     rq_guid_print(&guid, id);
-}
-
-/* The one id that a batch answers; false: none. */
-static bool ask_id(engine *e, char *sql, renderq_id *id)
-{
-    answer a = ask(e, sql);
-    bool found = a.n == 1;
-    if (e->error || a.n > 1)
-        fail_msg("no id: %s", e->why);
-    if (found)
-        parse_id(a.rows[0], id);
-    free_answer(&a);
-    return found;
-}
-
-static void server_enqueue(engine *e, const char *composition_id, const char *payload, int priority, renderq_id *id)
-{
-    char *composition = literal(composition_id), *body = literal(payload);
-    assert_true(ask_id(e, format("DECLARE @made TABLE (id uniqueidentifier);"
-                                 " INSERT INTO %s (CompositionId, PayloadJson, Priority, Status, CreatedAtUtc)"
-                                 " OUTPUT inserted.JobId INTO @made (id)"
-                                 " VALUES (%s, %s, %d, 'Queued', SYSUTCDATETIME());"
-                                 " SELECT CONVERT(char(36), id) FROM @made;", e->table, composition, body, priority),
-                       id));
-    free(composition);
-    free(body);
-}
-
-/* Babelfish knows no UPDATE of a CTE; there it says what comes next to it. */
-static bool server_claim(engine *e, const char *worker, renderq_id *id)
-{
-    char *name = literal(worker);
-    bool found = ask_id(
-        e,
-        e->babelfish
-            ? format("DECLARE @taken TABLE (id uniqueidentifier);"
-                     " UPDATE %s SET Status = 'Processing', WorkerNodeId = %s, LockedAtUtc = SYSUTCDATETIME()"
-                     " OUTPUT inserted.JobId INTO @taken (id)"
-                     " WHERE JobId IN (SELECT TOP (1) JobId FROM %s WHERE Status = 'Queued'"
-                     " ORDER BY Priority DESC, CreatedAtUtc ASC) AND Status = 'Queued';"
-                     " SELECT CONVERT(char(36), id) FROM @taken;", e->table, name, e->table)
-            : format("DECLARE @taken TABLE (id uniqueidentifier);"
-                     " WITH NextJob AS (SELECT TOP (1) JobId, Status, WorkerNodeId, LockedAtUtc FROM %s"
-                     " WITH (UPDLOCK, READPAST, ROWLOCK) WHERE Status = 'Queued'"
-                     " ORDER BY Priority DESC, CreatedAtUtc ASC)"
-                     " UPDATE NextJob SET Status = 'Processing', WorkerNodeId = %s, LockedAtUtc = SYSUTCDATETIME()"
-                     " OUTPUT inserted.JobId INTO @taken (id);"
-                     " SELECT CONVERT(char(36), id) FROM @taken;", e->table, name), id);
-    free(name);
-    return found;
-}
-
-static bool server_complete(engine *e, const renderq_id *id, const char *output_url)
-{
-    char *url = literal(output_url);
-    int changed = change(e, format("UPDATE %s SET Status = 'Completed', CompletedAtUtc = SYSUTCDATETIME(),"
-                                   " OutputUrl = %s WHERE JobId = '%s'", e->table, url, id->text));
-    free(url);
-    return changed > 0;
-}
-
-static bool server_mark_failed(engine *e, const renderq_id *id, const char *message)
-{
-    char *text = literal(message);
-    int changed = change(e, format("UPDATE %s SET"
-                                   " Status = CASE WHEN RetryCount >= 3 THEN 'DeadLetter' ELSE 'Queued' END,"
-                                   " RetryCount = RetryCount + 1, WorkerNodeId = NULL, LockedAtUtc = NULL,"
-                                   " LastErrorMessage = %s WHERE JobId = '%s'", e->table, text, id->text));
-    free(text);
-    return changed > 0;
-}
-
-static int server_watchdog(engine *e)
-{
-    return change(e, format("UPDATE %s SET Status = 'Queued', WorkerNodeId = NULL, LockedAtUtc = NULL"
-                            " WHERE Status = 'Processing' AND LockedAtUtc < DATEADD(MINUTE, -10, SYSUTCDATETIME())",
-                            e->table));
 }
 
 /* ---- raw access ---- */
@@ -394,29 +318,57 @@ static bool is_number(const char *column)
     return is_time(column);
 }
 
-static bool server_read(engine *e, const renderq_id *id, const char *column, cell *out)
+static char *select_one(const engine *e, const renderq_id *id, const char *column)
 {
-    answer a = ask(e, format(is_guid(column)     ? "SELECT CONVERT(char(36), %s) FROM %s WHERE JobId = '%s'"
-                             : is_time(column)   ? "SELECT CAST(DATEDIFF_BIG(MILLISECOND, '1970-01-01', %s)"
-                                                   " AS varchar(20)) FROM %s WHERE JobId = '%s'"
-                             : is_number(column) ? "SELECT CAST(%s AS varchar(20)) FROM %s WHERE JobId = '%s'"
-                                                 : "SELECT CAST(%s AS nvarchar(max)) FROM %s WHERE JobId = '%s'",
-                             column, e->table, id->text));
-    assert_true(a.n <= 1);
-    bool there = a.n == 1;
-    *out = (cell){ .present = there && a.rows[0] };
-    if (out->present && is_number(column))
-        out->number = strtoll(a.rows[0], NULL, 10);
-    else if (out->present)
-        out->text = strdup(a.rows[0]);
-    if (out->text && is_guid(column)) {
-        renderq_id parsed;
-        parse_id(out->text, &parsed);
-        assert_int_equal(strlen(parsed.text), strlen(out->text));
-        strcpy(out->text, parsed.text);
+    return format(is_guid(column)     ? "SELECT CONVERT(char(36), %s) FROM %s WHERE JobId = '%s';"
+                  : is_time(column)   ? "SELECT CAST(DATEDIFF_BIG(MILLISECOND, '1970-01-01', %s)"
+                                        " AS varchar(20)) FROM %s WHERE JobId = '%s';"
+                  : is_number(column) ? "SELECT CAST(%s AS varchar(20)) FROM %s WHERE JobId = '%s';"
+                                      : "SELECT CAST(%s AS nvarchar(max)) FROM %s WHERE JobId = '%s';",
+                  column, e->table, id->text);
+}
+
+static void read_cell(const char *column, const char *text, cell *out)
+{
+    renderq_id parsed;
+    *out = (cell){ .present = text != NULL };
+    if (!text)
+        return;
+    if (is_number(column)) {
+        out->number = strtoll(text, NULL, 10);
+    } else if (is_guid(column)) {
+        parse_id(text, &parsed);
+        out->text = strdup(parsed.text);
+    } else {
+        out->text = strdup(text);
     }
+}
+
+/* A statement a column, in one request: each answers one row. */
+static bool server_read_row(engine *e, const renderq_id *id, const char *const *columns, cell *out, size_t n)
+{
+    char *all = NULL;
+    size_t size;
+    FILE *to = open_memstream(&all, &size);
+    assert_non_null(to);
+    for (size_t i = 0; i < n; i++) {
+        char *one = select_one(e, id, columns[i]);
+        fputs(one, to);
+        free(one);
+    }
+    fclose(to);
+    answer a = ask(e, all);
+    bool there = a.n == n;
+    assert_true(there || a.n == 0);
+    for (size_t i = 0; i < n; i++)
+        read_cell(columns[i], there ? a.rows[i] : NULL, &out[i]);
     free_answer(&a);
     return there;
+}
+
+static bool server_read(engine *e, const renderq_id *id, const char *column, cell *out)
+{
+    return server_read_row(e, id, &column, out, 1);
 }
 
 /* Days and the rest apart: DATEADD takes an int. */
@@ -520,12 +472,8 @@ const engine_ops engine_sqlserver = {
     .open = server_open,
     .close = server_close,
     .unable = server_unable,
-    .enqueue = server_enqueue,
-    .claim = server_claim,
-    .complete = server_complete,
-    .mark_failed = server_mark_failed,
-    .watchdog = server_watchdog,
     .read = server_read,
+    .read_row = server_read_row,
     .write = server_write,
     .write_all = server_write_all,
     .ids = server_ids,

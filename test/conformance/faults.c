@@ -5,8 +5,6 @@
 #include "calls.h"
 #include "faulty.h"
 
-#define RETRY_S 10
-
 static const fault_kind kinds[] = { FAULT_NOT_SENT, FAULT_BEFORE, FAULT_AFTER, FAULT_AFTER_SILENT, FAULT_LATER };
 
 static scene begin(suite *s, const scene_call *call, int retry_s)
@@ -58,7 +56,7 @@ static size_t count_requests(suite *s, const scene_call *call)
 /* The library repeats: the call succeeds, and counted once. */
 static void repeated(suite *s, const scene_call *call, const fault *faults, size_t n)
 {
-    scene c = begin(s, call, RETRY_S);
+    scene c = begin(s, call, SUITE_RETRY_S);
     char *before = snapshot_all(s);
     const fault *last = &faults[n - 1];
     faulty_arm(faults, n);
@@ -149,7 +147,7 @@ static void every_call_with_every_refusal(void **state)
                                                RENDERQ_NOMEM, RENDERQ_INTERRUPTED, RENDERQ_FAILED };
     for (size_t i = 0; i < n_scene_calls; i++) {
         const scene_call *call = &scene_calls[i];
-        scene c = begin(s, call, RETRY_S);
+        scene c = begin(s, call, SUITE_RETRY_S);
         for (size_t k = 0; k < count_of(refusals); k++) {
             if (call->act == scene_calls[2].act && refusals[k] == RENDERQ_INVALID)
                 continue;               /* there INVALID is about an item, and is the caller's */

@@ -31,7 +31,7 @@ static void found_by_its_token(void **state)
     static const fault_kind kinds[] = { FAULT_AFTER, FAULT_AFTER_SILENT, FAULT_LATER };
     for (size_t i = 0; i < count_of(kinds); i++) {
         renderq_id first = put(s, "first"), second = put(s, "second");
-        renderq *f = faulty_open(s, 10);
+        renderq *f = faulty_open(s, SUITE_RETRY_S);
         renderq_job *job;
         faulty_arm_one(0, (fault){ .kind = kinds[i] });
         expect_ok(f, claim(f, &job));
@@ -61,7 +61,7 @@ static void many_are_found_in_order(void **state)
         new_job.priority = i;
         ids[i] = put_job(s, &new_job);
     }
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     faulty_arm_one(0, (fault){ .kind = FAULT_AFTER_SILENT });
     expect_ok(f, renderq_claim_many(f, NULL, jobs, 4, &n));
     assert_int_equal(n, 4);
@@ -77,7 +77,7 @@ static void a_late_ghost_is_released(void **state)
 {
     suite *s = *state;
     renderq_id ids[3] = { put(s, "a"), put(s, "b"), put(s, "c") };
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     renderq_job *jobs[3];
     faulty_arm_one(0, (fault){ .kind = FAULT_LATER, .later_by = 100 });
     expect_ok(f, claim(f, &jobs[0]));
@@ -107,7 +107,7 @@ static void a_ghost_that_wins(void **state)
 {
     suite *s = *state;
     renderq_id id = put(s, "intro");
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     renderq_job *job;
     faulty_arm_one(0, (fault){ .kind = FAULT_LATER, .later_by = 2 });
     expect(f, RENDERQ_EMPTY, claim(f, &job));
@@ -275,7 +275,7 @@ static void a_claim_that_was_taken_back(void **state)
     suite *s = *state;
     renderq_id id = put(s, "intro");
     renderq_job *job;
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     faulty_arm_one(0, (fault){ .kind = FAULT_AFTER, .then = foreign_takes_all, .arg = s });
     expect(f, RENDERQ_EMPTY, claim(f, &job));
     expect_text(s, &id, "WorkerNodeId", "csharp");
@@ -288,8 +288,10 @@ static void a_claim_that_was_taken_back(void **state)
 static void many_ghosts(void **state)
 {
     suite *s = *state;
+    renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
     renderq_job *job;
     renderq *f = faulty_open(s, -1);
+    options.no_reap = 1;                    /* it would come in between once a minute */
     for (int i = 0; i < 12; i++) {
         put(s, "intro");
         /* A claim first looks for the ghosts, until a look fails; so that they pile up, the first is not sent. */
@@ -299,11 +301,11 @@ static void many_ghosts(void **state)
             faults[k].kind = FAULT_NOT_SENT;
         faults[looks].kind = FAULT_AFTER;
         faulty_arm(faults, looks + 1);
-        expect(f, RENDERQ_UNCERTAIN, claim(f, &job));
+        expect(f, RENDERQ_UNCERTAIN, claim_options_of(f, &options, &job));
     }
     faulty_disarm();
     int found = 0;
-    for (; claim(f, &job) == RENDERQ_OK; found++) {
+    for (; claim_options_of(f, &options, &job) == RENDERQ_OK; found++) {
         assert_int_equal(job->retry_count, 0);
         renderq_job_free(job);
     }
@@ -318,12 +320,13 @@ static void a_fault_while_it_waits(void **state)
     suite *s = *state;
     renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
     renderq_job *job;
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     fault faults[FAULTS_MAX] = { { .kind = FAULT_NONE } };
     options.wait_ms = 150;
     options.no_reap = 1;
     faults[1].kind = FAULT_NOT_SENT;
     faults[2].kind = FAULT_AFTER;
+    suite_warm(f);
     faulty_arm(faults, 3);
     expect(f, RENDERQ_EMPTY, claim_options_of(f, &options, &job));
     assert_true(faulty_runs() > 3);
@@ -337,7 +340,7 @@ static void a_fault_while_it_reaps(void **state)
     renderq_id id = put(s, "intro");
     renderq_job *job = take_for(s->h, NULL, 0, true);
     run_out(s, &id, 0);
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     renderq_job *got;
     faulty_arm_one(1, (fault){ .kind = FAULT_ANSWER, .status = RENDERQ_BUSY });
     expect(f, RENDERQ_EMPTY, claim(f, &got));
@@ -345,7 +348,7 @@ static void a_fault_while_it_reaps(void **state)
     expect_status(s, &id, "Processing");
     renderq_close(f);
 
-    f = faulty_open(s, 10);
+    f = faulty_open(s, SUITE_RETRY_S);
     faulty_arm_one(1, (fault){ .kind = FAULT_AFTER });
     expect(f, RENDERQ_EMPTY, claim(f, &got));
     expect_status(s, &id, "Queued");

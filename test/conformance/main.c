@@ -3,7 +3,8 @@
  *
  *   conformance [--their-tsql] URL [GROUP...]
  *
- * With --their-tsql the other program of the suite is one that sends the statements of test/interop to the server.
+ * With --their-tsql the other program of the suite sends the statements of test/interop to the test server, instead of
+ * working on its file. Any other server gets them anyway.
  */
 #include <stdio.h>
 #include <string.h>

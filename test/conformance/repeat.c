@@ -16,7 +16,7 @@ typedef struct between {
 /* A handle that loses its first reply, or request, and a job under its lease. */
 static renderq *lose(suite *s, fault_kind kind, void (*then)(void *arg), void *arg)
 {
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     faulty_arm_one(0, (fault){ .kind = kind, .then = then, .arg = arg });
     return f;
 }
@@ -387,7 +387,7 @@ static void a_refused_link_is_tried_again(void **state)
 {
     suite *s = *state;
     renderq_job *job = put_and_take(s, "intro");
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     /* A server that fails over refuses in many ways. */
     fault refused = { .kind = FAULT_AFTER, .refuse_opens = 2, .refuse_with = RENDERQ_DENIED };
     expect_ok(f, complete_with(f, job, &refused, 1));
@@ -427,7 +427,7 @@ static void retries_run_out(void **state)
 static void a_refusal_after_a_lost_reply(void **state)
 {
     suite *s = *state;
-    renderq *f = faulty_open(s, 10);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
     renderq_job *job = put_and_take(s, "intro");
     const fault busy[] = { { .kind = FAULT_AFTER }, { .kind = FAULT_ANSWER, .status = RENDERQ_BUSY } };
     expect_ok(f, complete_with(f, job, busy, 2));
@@ -477,7 +477,7 @@ static void the_log_tells(void **state)
     suite *s = *state;
     log_lines lines = { 0, 0, false };
     renderq_options options = RENDERQ_INIT(renderq_options);
-    options.retry_s = 10;
+    options.retry_s = SUITE_RETRY_S;
     options.log = take_line;
     options.log_arg = &lines;
     options.password = "s3cret";

@@ -19,6 +19,7 @@
 
 #define EMOJI "\xF0\x9F\x98\x80"            /* two UTF-16 units in four bytes */
 #define UMLAUT "\xC3\xA4"
+#define SUITE_RETRY_S 40                    /* many connections of a slow server fit in it; no test waits for its end */
 #define NOBODY "00000000-0000-8000-8000-00000000ABCD"
 
 typedef struct suite {
@@ -74,6 +75,10 @@ int run_beside(void);
 
 /* Another handle on the queue; extra is more of the URL ("name=value"), or NULL. Closed by the caller. */
 renderq *suite_open(const suite *s, const char *worker, const char *extra);
+
+/* Claims from an empty queue, so that what a server does at a connection's first statements is over before a test looks
+ * at the clock. */
+void suite_warm(renderq *h);
 
 /* suite_url with a queue's name put in, percent-encoded where it must be. */
 void suite_url_for(char *out, size_t size, const char *queue, const char *extra);

@@ -2,6 +2,7 @@
  * cannot be stored is refused before anything is sent; error messages alone are made to fit. */
 #include "suite.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,13 +151,14 @@ static void refused(suite *s, const field *f, const char *text)
     s->ops->clear(s->e);
 }
 
+static const char *const texts[] = {
+    "x", UMLAUT, EMOJI, "\xE2\x82\xAC", "'; DROP TABLE x; --", "a\nb\tc\x01\x7F", "\"%s\\", "\xEF\xBF\xBF",
+    "\xF4\x8F\xBF\xBF", "\xEF\xBB\xBF-bom", " x", "e\xCC\x81", "\\u0041\\n\\\\", "a?b @P1 :id $1 [x]] {y}", "''\"\"'\r\n"
+};
+
 static void texts_that_fit(void **state)
 {
     suite *s = *state;
-    static const char *const texts[] = { "x", UMLAUT, EMOJI, "\xE2\x82\xAC", "'; DROP TABLE x; --",
-                                         "a\nb\tc\x01\x7F",
-                                         "\"%s\\", "\xEF\xBF\xBF", "\xF4\x8F\xBF\xBF", "\xEF\xBB\xBF-bom", " x",
-                                         "e\xCC\x81" };
     for (size_t i = 0; i < count_of(fields); i++) {
         const field *f = &fields[i];
         for (size_t t = 0; t < count_of(texts); t++)
@@ -173,6 +175,48 @@ static void texts_that_fit(void **state)
             stored(s, f, text);
             free(text);
         }
+    }
+}
+
+/* The same where many travel in one request, which has a form of its own. */
+static void texts_in_batches(void **state)
+{
+    suite *s = *state;
+    enum { N = count_of(texts) };
+    renderq_new_job jobs[N];
+    renderq_enqueued each[N];
+    renderq_job *taken[N];
+    renderq_result results[N];
+    char keys[N][40];
+    size_t n;
+    for (size_t i = 0; i < N; i++) {
+        jobs[i] = new_job();
+        snprintf(keys[i], sizeof keys[i], "%s %zu", texts[i], i);
+        jobs[i].composition_id = jobs[i].payload_json = jobs[i].output_url = texts[i];
+        jobs[i].dedup_key = keys[i];
+        each[i] = (renderq_enqueued)RENDERQ_INIT(renderq_enqueued);
+    }
+    expect_ok(s->h, renderq_enqueue_many(s->h, jobs, N, each));
+    for (size_t i = 0; i < N; i++) {
+        expect_text(s, &each[i].id, "CompositionId", texts[i]);
+        expect_text(s, &each[i].id, "PayloadJson", texts[i]);
+        expect_text(s, &each[i].id, "OutputUrl", texts[i]);
+        expect_text(s, &each[i].id, "DedupKey", keys[i]);
+    }
+    expect_ok(s->h, renderq_claim_many(s->h, NULL, taken, N, &n));
+    assert_int_equal(n, N);
+    for (size_t i = 0; i < N; i++) {
+        assert_string_equal(taken[i]->payload_json, texts[i]);
+        expect_ok(s->h, renderq_start_many(s->h, taken, N, texts[i], 0, NULL));
+        expect_text(s, &taken[N - 1]->id, "WorkerNodeId", texts[i]);
+        results[i] = (renderq_result)RENDERQ_INIT(renderq_result);
+        results[i].job = taken[i];
+        results[i].output_url = texts[N - 1 - i];
+    }
+    expect_ok(s->h, renderq_complete_many(s->h, results, N));
+    for (size_t i = 0; i < N; i++) {
+        expect_text(s, &each[i].id, "OutputUrl", texts[N - 1 - i]);
+        renderq_job_free(taken[i]);
     }
 }
 
@@ -377,6 +421,7 @@ int run_text(void)
 {
     static const struct CMUnitTest tests[] = {
         TEST(texts_that_fit),
+        TEST(texts_in_batches),
         TEST(texts_that_do_not_fit),
         TEST(null_and_empty_stay_apart),
         TEST(payloads_of_any_size),

@@ -159,9 +159,11 @@ class Clients(Case):
     def test_who_does_not_read(self):
         """Large answers that are not taken: the client is cut off, and what it was handed comes back at once."""
         self.s.stop()
-        self.s = self.service("--timeout", "6", "--max-body", "8000000")
+        self.s = self.service("--max-body", "8000000")
         payload = "x" * 6000000
         job_id = self.s.enqueue(payload_json=payload)
+        self.s.stop()
+        self.s = self.service("--timeout", "4")
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", self.s.port))

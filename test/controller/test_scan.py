@@ -1,7 +1,9 @@
 """test_scan.py: files make jobs done; leases that run out count where no file is; what lies in the cache never
 counts."""
+import json
 import os
 import sqlite3
+import threading
 import time
 import unittest
 
@@ -129,6 +131,17 @@ class Scan(Case):
         totals = s.get("/v1/stats").json["totals"]
         self.assertEqual((totals["settled"], totals["returned"], totals["dead"]), (2, 1, 1))
 
+    def test_without_the_folder_nothing_is_reaped(self):
+        s = self.service("--scan", "1", "--lease", "1")
+        job_id = s.enqueue(output_url="a.mp4")
+        os.rename(s.outputs, s.outputs + ".away")
+        s.take()
+        until(lambda: "the scan: FAILED: the outputs folder" in s.said(), "the scan complains")
+        time.sleep(3)
+        self.assertEqual(s.row(job_id, "Status", "RetryCount"), ("Processing", 0))
+        os.rename(s.outputs + ".away", s.outputs)
+        until(lambda: s.row(job_id, "RetryCount") == 1, "the lease is ended")
+
     def test_only_the_scan_reaps(self):
         s = self.service(*FAR, "--lease", "1")
         job_id = s.enqueue()
@@ -174,6 +187,42 @@ class Cache(Case):
         self.assertEqual(seconds, 77)
         self.assertIsNotNone(started)
         self.assertEqual(sorted(token), sorted(job["lease"].replace("-", "")))
+
+    def test_a_worker_whose_name_the_table_does_not_take(self):
+        """It alone is refused, by a table of somebody else's."""
+        s = self.service()
+        with sqlite3.connect(s.file) as db:
+            db.execute("CREATE TRIGGER short BEFORE UPDATE ON VideoRenderJobs WHEN NEW.WorkerNodeId = 'odd' "
+                       "BEGIN SELECT RAISE(ABORT, 'too long'); END")
+        for i in range(6):
+            s.enqueue(composition_id=str(i))
+        names = ["odd", "even"] * 3
+        got = []
+        threads = [threading.Thread(target=lambda name=name: got.append((name, s.next(worker=name).code)))
+                   for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(sorted(got), [("even", 200)] * 3 + [("odd", 503)] * 3)
+        self.assertEqual([s.take()["worker"] for _ in range(3)], ["node-1"] * 3)
+
+    def test_a_job_that_the_table_does_not_take(self):
+        s = self.service()
+        with sqlite3.connect(s.file) as db:
+            db.execute("CREATE TRIGGER odd BEFORE INSERT ON VideoRenderJobs WHEN NEW.CompositionId = 'odd' "
+                       "BEGIN SELECT RAISE(ABORT, 'too long'); END")
+        got = []
+        threads = [threading.Thread(target=lambda name=name: got.append((name, s.post("/v1/jobs", {
+            "composition_id": name, "payload": {}}).code))) for name in ["odd", "even"] * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(sorted(got), [("even", 201)] * 3 + [("odd", 503)] * 3)
+        lines = '{"composition_id": "odd", "payload": {}}\n{"composition_id": "even", "payload": {}}\n'
+        answer = s.post("/v1/jobs", lines, headers=("Content-Type: application/x-ndjson",))
+        self.assertEqual([json.loads(line)["status"] for line in answer.body.splitlines()], ["SCHEMA", "OK"])
 
     def test_no_cache(self):
         s = self.service("--cache", "0")

@@ -57,7 +57,7 @@ const fault faults[] = {
     { "a column too few", "do=fewer", .answer = UNCERTAIN, .happens = true, .of_rows = true },
     { "a column too many", "do=more", .answer = UNCERTAIN, .happens = true, .of_rows = true },
     { "other types", "do=types", .answer = UNCERTAIN, .happens = true, .of_rows = true },
-    { "an end in front", "do=premature", .answer = UNCERTAIN, .happens = true, .lies = true },
+    { "an end in front", "do=premature", .answer = UNCERTAIN, .happens = true, .of_rows = true, .lies = true },
     { "no end", "do=endless", .answer = UNCERTAIN, .happens = true, .waits = true },
 };
 const size_t n_faults = count_of(faults);

@@ -7,7 +7,7 @@
 /* Between two messages of an input. */
 static const uint8_t next_message[] = { 0xF5, 'R', 'Q', 0xF5 };
 
-enum { OWN_LOGIN = 1, OWN_PACKETS = 2, SIZE_SHIFT = 2, SIZES = 4, RETRY = 0x80 };
+enum { OWN_LOGIN = 1, OWN_PACKETS = 2, SIZE_SHIFT = 2, SIZES = 4, BABELFISH = 0x40, RETRY = 0x80 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -41,10 +41,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t which = take_byte(&in) % n_calls;
     uint8_t how = take_byte(&in);
     first.len = later.len = 0;
-    put_login(&later);
+    put_login(&later, how & BABELFISH);
     put_messages(&later, in, how);
     if (!(how & OWN_LOGIN))
-        put_login(&first);
+        put_login(&first, how & BABELFISH);
     put_messages(&first, in, how);
     const wire_text texts[] = { { first.bytes, first.len }, { later.bytes, later.len }, { later.bytes, later.len } };
     wire_begin(texts, sizeof texts / sizeof texts[0]);

@@ -312,7 +312,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t which = (head & ~RETRY) % n_calls;
     bool returned = false;
     said.len = 0;
-    put_login(&said);
+    put_login(&said, false);
     while (in.left > 0)
         put_message_of(&said, &in, &calls[which], &returned);
     const wire_text texts[] = { { said.bytes, said.len }, { said.bytes, said.len }, { said.bytes, said.len } };

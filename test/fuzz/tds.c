@@ -98,7 +98,7 @@ static void put_whole(reply *r, reply *tokens)
     tokens->len = 0;
 }
 
-void put_login(reply *r)
+void put_login(reply *r, bool babelfish)
 {
     /* VERSION, ENCRYPTION: there is none, INSTOPT, THREADID, MARS: each with where it is and how long */
     static const uint8_t prelogin[] = {
@@ -122,7 +122,7 @@ void put_login(reply *r)
     put_whole(r, &tokens);
     put_bytes(&tokens, columns, sizeof columns);
     put_number(&tokens, 0xD1, 1);
-    put_number(&tokens, 0, 4);      /* no Babelfish */
+    put_number(&tokens, babelfish, 4);
     put_number(&tokens, 150, 4);    /* its compatibility level */
     put_done(&tokens, TDS_DONE, TDS_COUNT, 1);
     put_whole(r, &tokens);

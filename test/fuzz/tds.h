@@ -40,6 +40,6 @@ void put_packets(reply *r, const uint8_t *tokens, size_t len, size_t size);
 
 /* What a server says up to the end of the driver's login: PRELOGIN without encryption, the login's answer, and that of
  * the batch that sets the session up. */
-void put_login(reply *r);
+void put_login(reply *r, bool babelfish);
 
 #endif

@@ -399,17 +399,18 @@ static void their_table_with_their_rows(void **state)
 
 typedef struct party {
     suite *s;
-    bool ours;
+    bool ours, half;
     int number;
     int made, done;             /* by this party */
     renderq_status bad;
     renderq_id did[SHARE];
 } party;
 
-/* Half of what each does fails at the first attempt, and is done by whoever gets it then. */
-static bool fails(int retry_count, const char *id)
+/* Half of what each does fails at the first attempt, and is done by whoever gets it then. Where OUTPUT cannot be
+ * trusted with a row that others queue again meanwhile, nothing fails. */
+static bool fails(const party *p, int retry_count, const char *id)
 {
-    return retry_count == 0 && (id[0] & 1);
+    return p->half && retry_count == 0 && (id[0] & 1);
 }
 
 static void *produce(void *arg)
@@ -465,7 +466,7 @@ static void *work(void *arg)
                 break;
             continue;
         }
-        if (p->bad == RENDERQ_OK && fails(job->retry_count, job->id.text)) {
+        if (p->bad == RENDERQ_OK && fails(p, job->retry_count, job->id.text)) {
             p->bad = renderq_fail(h, job, "at first", 0);
         } else if (p->bad == RENDERQ_OK) {
             p->did[p->done++] = job->id;
@@ -497,7 +498,7 @@ static void *work_theirs(void *arg)
             continue;
         }
         ops->read(e, &id, "RetryCount", &failures);
-        if (fails((int)failures.number, id.text)) {
+        if (fails(p, (int)failures.number, id.text)) {
             ops->mark_failed(e, &id, "at first");
         } else {
             p->did[p->done++] = id;
@@ -524,8 +525,11 @@ static void every_job_is_done_once(void **state)
     static renderq_id did[4 * SHARE];
     pthread_t threads[count_of(run)];
     size_t n = 0;
+    const char *unable = s->ops->unable(s->e, ENGINE_OUTPUTS);
+    if (unable)
+        print_message("no job fails in this: %s\n", unable);
     for (size_t i = 0; i < count_of(run); i++) {
-        parties[i] = (party){ .s = s, .ours = i % 2 == 0 || run[i] == work, .number = (int)i };
+        parties[i] = (party){ .s = s, .half = !unable, .ours = i % 2 == 0 || run[i] == work, .number = (int)i };
         if (run[i] == work_theirs)
             parties[i].ours = false;
         assert_int_equal(pthread_create(&threads[i], NULL, run[i], &parties[i]), 0);
@@ -544,7 +548,7 @@ static void every_job_is_done_once(void **state)
         if (i > 0)
             assert_string_not_equal(did[i - 1].text, did[i].text);
         expect_status(s, &did[i], "Completed");
-        expect_number(s, &did[i], "RetryCount", did[i].text[0] & 1);
+        expect_number(s, &did[i], "RetryCount", fails(&parties[0], 0, did[i].text));
     }
     assert_int_equal(count_rows(s), 2 * EACH);
 }

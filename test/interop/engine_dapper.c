@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine.h"
 #include "interop/dapper.h"
@@ -18,11 +19,15 @@ static const engine_ops *raw_ops;       /* the same for all of a run */
 
 /* ---- the other program ---- */
 
+/* A failed assertion leads back into the main thread's test, so another thread ends everything. */
 static dapper_result run(engine *e, const char *name, const char *const *values)
 {
     dapper_result result;
-    if (!dapper_run(e->program, name, values, &result))
+    if (!dapper_run(e->program, name, values, &result)) {
+        if (getpid() != gettid())
+            abort();
         fail_msg("their %s failed", name);
+    }
     return result;
 }
 
@@ -89,9 +94,19 @@ static void wire_close(engine *e)
     free(e);
 }
 
+static const char *raw_unable(engine *e, engine_ability ability)
+{
+    return raw_ops->unable(e->raw, ability);
+}
+
 static bool raw_read(engine *e, const renderq_id *id, const char *column, cell *out)
 {
     return raw_ops->read(e->raw, id, column, out);
+}
+
+static bool raw_read_row(engine *e, const renderq_id *id, const char *const *columns, cell *out, size_t n)
+{
+    return raw_ops->read_row(e->raw, id, columns, out, n);
 }
 
 static bool raw_write(engine *e, const renderq_id *id, const char *column, const cell *value)
@@ -152,6 +167,7 @@ engine_ops engine_dapper(const engine_ops *raw)
         .impatient = raw->impatient,
         .open = wire_open,
         .close = wire_close,
+        .unable = raw_unable,
         .enqueue = wire_enqueue,
         .claim = wire_claim,
         .complete = wire_complete,
@@ -159,6 +175,7 @@ engine_ops engine_dapper(const engine_ops *raw)
         .watchdog = wire_watchdog,
         .make_theirs = wire_make_theirs,
         .read = raw_read,
+        .read_row = raw_read_row,
         .write = raw_write,
         .write_all = raw_write_all,
         .ids = raw_ids,

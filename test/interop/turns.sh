@@ -211,13 +211,13 @@ run_out() {
 
 # ---- all at once ----
 
-# Half of the jobs fail at the first attempt, whoever gets them. For the background: the signal has to reach it.
+# For the background: the signal has to reach it.
 our_worker() {
     # shellcheck disable=SC2016  # the worker's shell expands it
     exec "$BUILD/renderq" --db "$URL" --queue "$TABLE" work --worker "c-$1" --retry-after 1s -- sh -c '
-        case $RENDERQ_ATTEMPT$RENDERQ_JOB_ID in 1[13579BDF]*) exit 1 ;; esac
+        case $2$RENDERQ_ATTEMPT$RENDERQ_JOB_ID in half1[13579BDF]*) exit 1 ;; esac
         echo "$RENDERQ_JOB_ID" >> "$1"
-        echo ours' sh "$WORK/done-c-$1" > "$WORK/work-c-$1" 2>&1
+        echo ours' sh "$WORK/done-c-$1" "$fails" > "$WORK/work-c-$1" 2>&1
 }
 
 our_producer() {
@@ -227,12 +227,16 @@ our_producer() {
 together() {
     turn "two producers and two workers of each, $((4 * JOBS)) jobs"
     before=$(theirs counts | jq '.Completed')
+    # At the first attempt, whoever makes it. Babelfish's OUTPUT is not true of a row that changed while the statement
+    # waited for it, so that their claim would hand out garbage there once jobs are queued again.
+    fails=half
+    [ "$(theirs engine)" != babelfish ] || fails=none
     for n in 1 2; do
         theirs produce "$JOBS" &
         children="$children $!"
         our_producer $n &
         children="$children $!"
-        theirs work "csharp-$n" $((2 * JOBS)) "$WORK/done-csharp-$n" &
+        theirs work "csharp-$n" $JOBS $fails "$WORK/done-csharp-$n" &
         children="$children $!"
     done
     # Theirs are slower to start: they do something first.

@@ -38,6 +38,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
+: > "$WORK/proxy"
 python3 "$SOURCE/test/proxy/proxy.py" --to "$server" --every "$EVERY" --late "$LATE" --deadline "$DEADLINE" \
     > "$WORK/proxy" &
 PROXY=$!

@@ -9,7 +9,7 @@ import unittest
 from typing import Any
 
 import transactions
-from rawclient import UNNAMED, Reply, bit, body_of, definitions_of, guid, number, plp, text_of, utf16, values_of
+from rawclient import UNNAMED, Reply, bit, body_of, definitions_of, guid, ntext, number, plp, text_of, utf16, values_of
 from testcase import (BEGIN, CALLER, COUNT, DONE, DONEINPROC, DONEPROC, ENV_BEGIN, ENV_COMMIT, ENV_ROLLBACK, FAILED, ID,
                       OTHER, ROLLBACK, SESSION, TOKEN, Case, commit, guard, schema_batches)
 
@@ -76,7 +76,7 @@ class Refusals(Case):
         client = self.session()
         for how, head in (("an RPC of 11", struct.pack("<HHH", 0xFFFF, 11, 0)),
                           ("flags", struct.pack("<HHH", 0xFFFF, 10, 1)),
-                          ("flags", struct.pack("<HHH", 0xFFFF, 10, 2) + plp(text_of("get"))),
+                          ("flags", struct.pack("<HHH", 0xFFFF, 10, 2) + ntext(text_of("get"))),
                           ("'sp_help'", struct.pack("<H", 7) + utf16("sp_help") + bytes(2)),
                           ("without a statement", struct.pack("<HHH", 0xFFFF, 10, 0))):
             client.send(3, client.headers() + head)

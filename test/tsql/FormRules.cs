@@ -90,12 +90,13 @@ static class FormRules
                 $"{element.VariableName.Value} has no sample value");
     }
 
-    // What OPENJSON reads of each item: its index, and the contract's parameters.
+    // What OPENJSON (or PostgreSQL's function) reads of each item: its index, and the contract's parameters.
     static void Items(SqlFile file, Statement statement, Findings findings)
     {
         List<SchemaDeclarationItemOpenjson> read = file.All<SchemaDeclarationItemOpenjson>();
         string Path(SchemaDeclarationItemOpenjson item) => (item.Mapping as StringLiteral)?.Value ?? "no path";
-        string has = string.Join(", ", read.Select(r => $"{Path(r)} {SqlFile.Source(r.ColumnDefinition.DataType)}"));
+        string has = string.Join(", ", read.Select(r => $"{Path(r)} {SqlFile.Source(r.ColumnDefinition.DataType)}")
+            .Concat(file.All<CastCall>().Select(BabelfishRules.Field).OfType<string>()));
         string wants = string.Join(", ", statement.Parameters.Select(p => $"$.{p.Name} {p.Type}").Prepend("$.i int"));
         findings.Check("parameters", has == wants, file, file.Marker + 2,
             $"an item is {has}; the contract has {wants}");

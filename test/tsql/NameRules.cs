@@ -104,7 +104,8 @@ static class NameRules
     // ---- spelling ----
 
     // On a case-sensitive server two spellings are two names. `seen` goes from file to file.
-    public static void Case(SqlFile file, Dictionary<string, string> seen, Findings findings)
+    public static void Case(SqlFile file, Dictionary<string, string> seen, Findings findings,
+                            HashSet<string>? lowerCase = null)
     {
         Findings.Rules.Add("case");
         void Check(string name, int line)
@@ -117,7 +118,8 @@ static class NameRules
         var functions = file.All<FunctionCall>().Select(f => f.FunctionName).ToHashSet();
         foreach (Identifier identifier in file.All<Identifier>())
             if (functions.Contains(identifier))
-                findings.Check("case", identifier.Value == identifier.Value.ToUpperInvariant(), file,
+                findings.Check("case", identifier.Value == identifier.Value.ToUpperInvariant()
+                                       || lowerCase?.Contains(identifier.Value) == true, file,
                     identifier.StartLine, $"the function {identifier.Value} is not in upper case");
             else
                 Check(identifier.Value, identifier.StartLine);

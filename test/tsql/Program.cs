@@ -1,7 +1,8 @@
 // Program.cs: checks the T-SQL of this library without a server.
-//   tsql FOLDER CONTRACT [BAD [FOREIGN]]
-// FOLDER has the .sql files, CONTRACT is what contract.c prints, BAD has files that are wrong on purpose. A line a
-// finding; then how much was looked at. Exits 1 when there is a finding.
+//   tsql FOLDER CONTRACT BAD BABELFISH FOREIGN
+// FOLDER has the .sql files, CONTRACT is what contract.c prints, BAD has files that are wrong on purpose. BABELFISH has
+// the files that stand in for those of FOLDER on Babelfish, where other rules hold; what is wrong by those is in
+// BAD/babelfish. A line a finding; then how much was looked at. Exits 1 when there is a finding.
 //
 // A file of BAD is NAME.WHAT.sql; it stands in for NAME.sql. Its first line is `-- expect RULE: a part of the
 // complaint`, the rest is the file.
@@ -9,9 +10,9 @@
 // FOREIGN has statements of other programs on the table. Only what a server would refuse is looked for in these.
 using RenderqTsql;
 
-if (args.Length is < 2 or > 4)
+if (args.Length != 5)
 {
-    Console.Error.WriteLine("usage: tsql FOLDER CONTRACT [BAD [FOREIGN]]");
+    Console.Error.WriteLine("usage: tsql FOLDER CONTRACT BAD BABELFISH FOREIGN");
     return 2;
 }
 string folder = args[0];
@@ -38,11 +39,15 @@ List<SqlFile> files = paths.Select(p => new SqlFile(p, SqlFile.NameOf(p))).ToLis
 foreach (SqlFile file in files)
     Check(file, findings);
 FormRules.Files(files.Select(f => f.Name), contract, findings, folder);
-List<(string Path, Findings Found)> wrong = args.Length >= 3 ? CheckWrong(args[2]) : [];
+List<SqlFile> there = Directory.GetFiles(args[3], "*.sql").Order(StringComparer.Ordinal)
+    .Select(p => new SqlFile(p, SqlFile.NameOf(p))).ToList();
+foreach (SqlFile file in there)
+    CheckBabelfish(file, findings);
+List<(string Path, Findings Found)> wrong = CheckWrong(args[2], Check);
+wrong.AddRange(CheckWrong(Path.Combine(args[2], "babelfish"), CheckBabelfish));
 model.Check(schema);
-if (args.Length >= 3)
-    SelfTest(wrong, args[2]);
-return Report(files.Count + (args.Length == 4 ? CheckForeign(args[3]) : 0));
+SelfTest(wrong, args[2]);
+return Report(files.Count + there.Count + CheckForeign(args[4]));
 
 int CheckForeign(string foreign)
 {
@@ -81,13 +86,37 @@ void Check(SqlFile file, Findings into)
     model.Add(file, into);
 }
 
-List<(string, Findings)> CheckWrong(string bad)
+// No model is made of these: it would not know PostgreSQL's functions. The servers differ in what locks do, so hints are
+// out of place, and in the claim.
+void CheckBabelfish(SqlFile file, Findings into)
+{
+    FormRules.Parse(file, into);
+    if (file.ParseErrors.Count > 0 || file.Tree == null)
+        return;
+    FormRules.Form(file, into);
+    Schema.Check(file, into);
+    if (file.Name != BabelfishRules.Question)
+        FormRules.Agreement(file, contract, schema, into);
+    NameRules.Variables(file, into);
+    NameRules.Columns(file, schema, into);
+    NameRules.Case(file, spellings, into, BabelfishRules.Functions);
+    NameRules.TableName(file, into);
+    NameRules.States(file, into);
+    StatementRules.Changes(file, into);
+    StatementRules.Expressions(file, schema, into);
+    StatementRules.Forbidden(file, into);
+    BabelfishRules.Beside(file, files, into);
+    BabelfishRules.Unable(file, into);
+    BabelfishRules.Claim(file, schema, into);
+}
+
+List<(string, Findings)> CheckWrong(string bad, Action<SqlFile, Findings> check)
 {
     var all = new List<(string, Findings)>();
     foreach (string path in Directory.GetFiles(bad, "*.sql").Order(StringComparer.Ordinal))
     {
         var found = new Findings();
-        Check(new SqlFile(path, SqlFile.NameOf(path).Split('.')[0], skipLines: 1), found);
+        check(new SqlFile(path, SqlFile.NameOf(path).Split('.')[0], skipLines: 1), found);
         all.Add((path, found));
     }
     return all;

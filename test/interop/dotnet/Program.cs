@@ -1,7 +1,7 @@
 // The C# side of test/interop/turns.sh: one call of the repository, or a producer or worker that makes many.
 //
 //   interop texts                       the repository says what the files of test/interop say
-//   interop URL TABLE COMMAND...        see Run below; URL is as for the library, sqlserver://USER:PASSWORD@HOST:PORT/DB
+//   interop URL TABLE COMMAND...        see Run below; URL is as for the library, sqlserver://USER@HOST:PORT/DATABASE
 
 using System.Reflection;
 using System.Text.Json;
@@ -65,8 +65,11 @@ static async Task<int> Run(string url, string table, string[] command)
             for (var i = 0; i < int.Parse(n); i++)
                 await repository.EnqueueAsync("theirs", $$"""{"n": {{i}}}""", i % 3);
             break;
-        case ["work", var worker, var most, var log]:
-            await Work(repository, worker, int.Parse(most), log);
+        case ["work", var worker, var most, var fails, var log]:
+            await Work(repository, worker, int.Parse(most), fails == "half", log);
+            break;
+        case ["engine"]:
+            Console.WriteLine(await IsBabelfish(connectionString) ? "babelfish" : "sqlserver");
             break;
         default:
             return Usage();
@@ -80,9 +83,22 @@ static async Task<int> Run(string url, string table, string[] command)
     }
 }
 
-// Until nothing is left to do, or `most` attempts were made. The first attempt at half of the jobs fails. A line of
+static async Task<bool> IsBabelfish(string connectionString)
+{
+    try
+    {
+        await using var connection = new SqlConnection(connectionString);
+        return await connection.ExecuteScalarAsync("SELECT SERVERPROPERTY('Babelfish')") is not (null or DBNull);
+    }
+    catch (SqlException)
+    {
+        return false;               // the test server knows no such statement
+    }
+}
+
+// Until nothing is left to do, or `most` attempts were made. The first attempt at half of the jobs may fail. A line of
 // the log is a job done.
-static async Task Work(VideoRenderJobRepository repository, string worker, int most, string log)
+static async Task Work(VideoRenderJobRepository repository, string worker, int most, bool half, string log)
 {
     await using var done = new StreamWriter(log) { AutoFlush = true };
     for (var made = 0; made < most;)
@@ -97,7 +113,7 @@ static async Task Work(VideoRenderJobRepository repository, string worker, int m
             continue;
         }
         made++;
-        if (job.RetryCount == 0 && job.JobId.ToString()[0] % 2 != 0)
+        if (half && job.RetryCount == 0 && job.JobId.ToString()[0] % 2 != 0)
         {
             await repository.MarkFailedAsync(job.JobId, "at first");
             continue;

@@ -1,0 +1,151 @@
+/* worker_keep.c: the keeper: a thread with a connection of its own, which renews the leases of all jobs in hand, many
+ * at a time, and takes along what their handlers say of their progress. */
+#include <stdlib.h>
+
+#include "clock.h"
+#include "lease.h"
+#include "worker.h"
+
+#define LOOK_MS     1000            /* how often it looks what is due, at most */
+#define PROGRESS_MS 5000            /* how long a handler's progress may wait */
+
+int64_t rq_worker_third_ms(const renderq_worker *w)
+{
+    return (int64_t)w->options.lease_s * 1000 / 3;
+}
+
+/* What one request renews. */
+typedef struct batch {
+    size_t n;
+    renderq_task *tasks[RENDERQ_MANY_MAX];
+    renderq_job *jobs[RENDERQ_MANY_MAX];
+    char *progress[RENDERQ_MANY_MAX];
+    renderq_status each[RENDERQ_MANY_MAX];
+} batch;
+
+/* Jobs that wait ahead of their turn are not renewed: they have it soon, or go back. */
+static bool is_kept(const renderq_task *task)
+{
+    return !task->gone && !task->given_up && !task->unbegun && task->state >= RQ_TASK_READY;
+}
+
+static int64_t age_ms(const renderq_task *task, int64_t now_ms)
+{
+    return now_ms - task->renewed_at_ms;
+}
+
+/* One whose turn it is takes along all that are half as old, so that they come together. Under the lock. */
+static bool is_due(const renderq_worker *w, int64_t now_ms)
+{
+    for (const renderq_task *task = w->in_hand; task; task = task->after)
+        if (is_kept(task)
+            && (age_ms(task, now_ms) >= rq_worker_third_ms(w)
+                || (task->progress && age_ms(task, now_ms) >= PROGRESS_MS)))
+            return true;
+    return false;
+}
+
+/* Returns how many jobs are in hand. */
+static size_t collect(renderq_worker *w, batch *b)
+{
+    int64_t now_ms = rq_clock_ms();
+    b->n = 0;
+    pthread_mutex_lock(&w->lock);
+    renderq_task *task = is_due(w, now_ms) ? w->in_hand : NULL;
+    for (; task && b->n < RENDERQ_MANY_MAX; task = task->after) {
+        if (!is_kept(task) || (age_ms(task, now_ms) < rq_worker_third_ms(w) / 2 && !task->progress))
+            continue;
+        task->refs++;
+        b->tasks[b->n] = task;
+        b->jobs[b->n] = &task->lease.job;
+        b->progress[b->n++] = task->progress;
+        task->progress = NULL;
+    }
+    size_t in_hand = w->n_in_hand;
+    pthread_mutex_unlock(&w->lock);
+    return in_hand;
+}
+
+/* A progress that was not sent waits for the next time, unless the handler has said more since. Under the lock. */
+static void keep_progress(renderq_task *task, char *progress)
+{
+    if (task->progress)
+        free(progress);
+    else
+        task->progress = progress;
+}
+
+/* A job that the poller is telling the queue of may be completed by now; then it is not lost. Under the lock. */
+static bool is_loss(const renderq_task *task, renderq_status status)
+{
+    return status == RENDERQ_LOST && !task->gone && task->state != RQ_TASK_SENDING && task->in_hand;
+}
+
+static void take_answers(renderq_worker *w, batch *b, bool answered)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        renderq_task *task = b->tasks[i];
+        pthread_mutex_lock(&w->lock);
+        bool lost = answered && is_loss(task, b->each[i]);
+        if (answered && b->each[i] == RENDERQ_OK)
+            rq_task_set_lease(task, b->jobs[i]);
+        if (answered)
+            free(b->progress[i]);
+        else
+            keep_progress(task, b->progress[i]);
+        pthread_mutex_unlock(&w->lock);
+        if (lost)
+            rq_worker_lose(w, task);
+        pthread_mutex_lock(&w->lock);
+        rq_task_release(task);
+        pthread_mutex_unlock(&w->lock);
+    }
+}
+
+static void renew(renderq_worker *w, batch *b)
+{
+    if (rq_clock_ms() < w->keep.try_at_ms)
+        return;
+    do {
+        size_t in_hand = collect(w, b);
+        if (in_hand == 0 && w->keep.away)
+            rq_link_note(w, &w->keep, RENDERQ_OK);      /* nothing waits for this connection any more */
+        if (b->n == 0)
+            return;
+        renderq_status status = rq_renew_many(w->keep.h, b->jobs, (const char *const *)b->progress, b->n, b->each);
+        bool answered = rq_link_note(w, &w->keep, status);
+        take_answers(w, b, answered);
+        if (!answered)
+            return;
+    } while (b->n == RENDERQ_MANY_MAX);
+}
+
+static bool is_over(renderq_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool over = w->over;
+    pthread_mutex_unlock(&w->lock);
+    return over;
+}
+
+void *rq_worker_keep(void *worker)
+{
+    renderq_worker *w = worker;
+    int64_t look_ms = rq_worker_third_ms(w) / 4 < LOOK_MS ? rq_worker_third_ms(w) / 4 : LOOK_MS;
+    batch b;
+    for (;;) {
+        rq_stop_begin(&w->wake_keeper, false);
+        if (is_over(w))
+            break;
+        if (rq_worker_overdue(w))
+            renderq_interrupt(w->poll.h);       /* a last request may hang */
+        else
+            renew(w, &b);
+        rq_stop_sleep(&w->wake_keeper, look_ms);
+    }
+    pthread_mutex_lock(&w->lock);
+    w->keeper_gone = true;
+    pthread_mutex_unlock(&w->lock);
+    rq_stop_raise(&w->wake);
+    return NULL;
+}

@@ -1,0 +1,192 @@
+/* away.c: the database is gone for a while: for SQLite another writer holds its lock, for a server the link is cut, or
+ * hangs. Jobs in hand go on, and what comes of them is kept. RENDERQ_WORKER_AWAY_S says for how long. */
+#include "kit.h"
+
+#include "proxy.h"
+#include "url.h"
+
+typedef struct outage {
+    sqlite3 *db;                                    /* who holds the lock */
+    proxy link;
+    bool by_link, hangs;
+    renderq_options patience;                       /* little of it, so that it is seen */
+} outage;
+
+static int away_s(void)
+{
+    const char *given = getenv("RENDERQ_WORKER_AWAY_S");
+    return given ? atoi(given) : 3;
+}
+
+static void prepare(outage *o, kit *k, bool hangs)
+{
+    rq_url url;
+    char why[512], gone[sizeof k->url + 40];
+    *o = (outage){ .hangs = hangs, .patience = RENDERQ_INIT(renderq_options) };
+    o->patience.retry_s = o->patience.command_s = o->patience.connect_s = 1;
+    k->options.connection = &o->patience;
+    assert_int_equal(rq_url_parse(kit_url, &url, why, sizeof why), RENDERQ_OK);
+    if (strcmp(url.scheme, "sqlite") == 0) {
+        o->db = db_open(url.path);
+        snprintf(gone, sizeof gone, "%s&busy_timeout_ms=20", k->url);
+    } else {
+        o->by_link = true;
+        assert_true(proxy_start(&o->link, url.port));
+        char *at = strchr(k->url, '@'), *colon = strchr(at, ':'), *slash = strchr(at, '/');
+        assert_true(colon && slash);
+        snprintf(gone, sizeof gone, "%.*s:%d%s", (int)(colon - k->url), k->url, o->link.port, slash);
+    }
+    rq_url_free(&url);
+    assert_true(strlen(gone) < sizeof k->url);
+    memcpy(k->url, gone, strlen(gone) + 1);
+}
+
+static void go(outage *o)
+{
+    if (o->by_link)
+        proxy_set(&o->link, o->hangs ? PROXY_HANGS : PROXY_CUT);
+    else
+        db_exec(o->db, "BEGIN IMMEDIATE");
+}
+
+static void come_back(outage *o)
+{
+    if (o->by_link)
+        proxy_set(&o->link, PROXY_PASSES);
+    else
+        db_exec(o->db, "ROLLBACK");
+}
+
+static void end(outage *o, kit *k)
+{
+    renderq_worker_free(k->w);                      /* its links go through what ends here */
+    k->w = NULL;
+    if (o->by_link)
+        proxy_end(&o->link);
+    else
+        sqlite3_close(o->db);
+}
+
+/* Five jobs run while it is gone; they finish, and none is lost, and none twice. */
+static void jobs_go_on(kit *k, bool hangs)
+{
+    outage o;
+    prepare(&o, k, hangs);
+    put_some(k, "l", 5);
+    put_some(k, "d", 5);
+    k->slow_ms = away_s() * 400;
+    k->options.threads = 5;
+    k->options.lease_s = away_s() * 4;
+    start(k);
+    wait_event(k, RENDERQ_EVENT_STARTED, 5);
+    go(&o);
+    sleep_ms(away_s() * 1000);
+    assert_int_equal(handlers_now(k), 0);           /* they have finished, and wait to tell */
+    assert_int_equal(events(k, RENDERQ_EVENT_DONE), 0);
+    wait_event(k, RENDERQ_EVENT_AWAY, 1);
+    come_back(&o);
+    wait_event(k, RENDERQ_EVENT_DONE, 10);
+    wait_event(k, RENDERQ_EVENT_BACK, 1);
+    stop(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(k->calls, 10);
+    assert_int_equal(events(k, RENDERQ_EVENT_AWAY), 1);
+    assert_int_equal(events(k, RENDERQ_EVENT_LOST), 0);
+    if (k->warnings != 1 || k->infos != 1)
+        print_error("%s", k->lines);
+    assert_int_equal(k->warnings, 1);               /* a line a change, not a line a try */
+    assert_int_equal(k->infos, 1);
+    expect_queue(k, 0, 0, 10, 0, 0);
+    end(&o, k);
+}
+
+static void jobs_go_on_when_it_is_gone(void **state)
+{
+    jobs_go_on(*state, false);
+}
+
+static void jobs_go_on_when_it_hangs(void **state)
+{
+    jobs_go_on(*state, true);
+}
+
+/* It is gone for less than a lease: the renewals that failed did no harm. */
+static void a_renewal_that_fails_harms_nothing(void **state)
+{
+    kit *k = *state;
+    outage o;
+    prepare(&o, k, false);
+    put_some(k, "l", 2);
+    k->slow_ms = 4000;
+    k->options.threads = 2;
+    k->options.lease_s = 3;
+    k->options.max_jobs = 2;
+    start(k);
+    wait_event(k, RENDERQ_EVENT_STARTED, 2);
+    sleep_ms(800);
+    go(&o);
+    sleep_ms(1200);
+    come_back(&o);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(events(k, RENDERQ_EVENT_LOST), 0);
+    expect_queue(k, 0, 0, 2, 0, 0);
+    end(&o, k);
+}
+
+/* It is gone for longer: the handlers hear that their jobs are lost, as far as we know. */
+static void leases_run_out_meanwhile(void **state)
+{
+    kit *k = *state;
+    outage o;
+    prepare(&o, k, false);
+    put_some(k, "w", 2);
+    k->options.threads = 2;
+    k->options.lease_s = 1;
+    start(k);
+    wait_event(k, RENDERQ_EVENT_STARTED, 2);
+    go(&o);
+    for (int i = 0; i < 1000 && handlers_now(k) > 0; i++)
+        sleep_ms(10);
+    assert_int_equal(k->reasons[RENDERQ_STOP_LOST], 2);
+    stop(k);
+    come_back(&o);
+    expect(k, wait_end(k), RENDERQ_OK);
+    renderq_counts now = counts(k);
+    assert_int_equal(now.processing, 0);            /* given back, or reaped */
+    end(&o, k);
+}
+
+/* A stop while it is gone does not wait for ever, and does not lie. */
+static void a_stop_meanwhile(void **state)
+{
+    kit *k = *state;
+    outage o;
+    prepare(&o, k, false);
+    put_some(k, "l", 2);
+    k->slow_ms = 200;
+    k->options.threads = 2;
+    k->options.lease_s = 60;
+    k->options.grace_s = 1;
+    k->options.linger_s = 1;
+    start(k);
+    wait_event(k, RENDERQ_EVENT_STARTED, 2);
+    go(&o);
+    sleep_ms(500);
+    int64_t asked_ms = now_ms();
+    stop(k);
+    expect(k, wait_end(k), RENDERQ_DISCONNECTED);
+    assert_in_range(k->ended_ms - asked_ms, 1000, 6000);
+    expect_text(renderq_worker_errmsg(k->w), "2 jobs", __FILE__, __LINE__);
+    come_back(&o);
+    expect_queue(k, 0, 2, 0, 0, 0);
+    end(&o, k);
+}
+
+int run_away(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(jobs_go_on_when_it_is_gone), TEST(jobs_go_on_when_it_hangs), TEST(a_renewal_that_fails_harms_nothing),
+        TEST(leases_run_out_meanwhile), TEST(a_stop_meanwhile),
+    };
+    return cmocka_run_group_tests_name("away", tests, NULL, NULL);
+}

@@ -1,0 +1,281 @@
+/* outcome.c: what a handler says, what the queue then knows, and what the events tell. */
+#include "kit.h"
+
+/* Works on what is there, and ends. */
+static void work_off(kit *k)
+{
+    k->options.stop_when_empty = 1;
+    expect(k, run_here(k), RENDERQ_OK);
+}
+
+static void done_is_completed(void **state)
+{
+    kit *k = *state;
+    renderq_id id = put_some(k, "e", 1);
+    work_off(k);
+    renderq_job *job = look(k, &id);
+    assert_int_equal(job->state, RENDERQ_COMPLETED);
+    assert_string_equal(job->output_url, "{\"n\":1}");
+    renderq_job_free(job);
+    assert_int_equal(events(k, RENDERQ_EVENT_STARTED), 1);
+    assert_int_equal(events(k, RENDERQ_EVENT_DONE), 1);
+    assert_string_equal(k->last_text[RENDERQ_EVENT_DONE], "{\"n\":1}");
+}
+
+static void done_without_an_output_keeps_the_one_there(void **state)
+{
+    kit *k = *state;
+    renderq_id id;
+    renderq_new_job new = RENDERQ_INIT(renderq_new_job);
+    new.composition_id = "d";
+    new.payload_json = "{}";
+    new.output_url = "expected";
+    assert_status(k->h, renderq_enqueue(k->h, &new, &id), RENDERQ_OK);
+    work_off(k);
+    renderq_job *job = look(k, &id);
+    assert_int_equal(job->state, RENDERQ_COMPLETED);
+    assert_string_equal(job->output_url, "expected");
+    renderq_job_free(job);
+}
+
+static void a_failure_counts(void **state)
+{
+    kit *k = *state;
+    renderq_id id = put_some(k, "f", 1);
+    k->options.max_jobs = 1;
+    expect(k, run_here(k), RENDERQ_OK);
+    renderq_job *job = look(k, &id);
+    assert_int_equal(job->state, RENDERQ_QUEUED);
+    assert_int_equal(job->retry_count, 1);
+    assert_string_equal(job->last_error, "{\"n\":1}");
+    renderq_job_free(job);
+    assert_int_equal(events(k, RENDERQ_EVENT_FAILED), 1);
+    assert_int_equal(k->last_dead, 0);
+}
+
+static void the_last_failure_is_a_dead_letter(void **state)
+{
+    kit *k = *state;
+    put_some(k, "f", 1);
+    work_off(k);
+    assert_int_equal(events(k, RENDERQ_EVENT_FAILED), 4);
+    assert_int_equal(k->last_dead, 1);
+    expect_queue(k, 0, 0, 0, 1, 0);
+}
+
+static void never_is_a_dead_letter_at_once(void **state)
+{
+    kit *k = *state;
+    renderq_id id = put_some(k, "n", 1);
+    work_off(k);
+    renderq_job *job = look(k, &id);
+    assert_int_equal(job->state, RENDERQ_DEAD_LETTER);
+    assert_null(job->last_error);
+    renderq_job_free(job);
+    assert_int_equal(k->last_dead, 1);
+}
+
+static void retry_counts_nothing(void **state)
+{
+    kit *k = *state;
+    renderq_id id = put_some(k, "r", 1);
+    k->options.max_jobs = 2;
+    expect(k, run_here(k), RENDERQ_OK);
+    renderq_job *job = look(k, &id);
+    assert_int_equal(job->state, RENDERQ_COMPLETED);
+    assert_int_equal(job->retry_count, 0);
+    renderq_job_free(job);
+    assert_int_equal(events(k, RENDERQ_EVENT_RETRIED), 1);
+    assert_int_equal(events(k, RENDERQ_EVENT_STARTED), 2);
+}
+
+static void nonsense_is_a_failure(void **state)
+{
+    kit *k = *state;
+    put_some(k, "?", 1);
+    k->options.max_jobs = 1;
+    expect(k, run_here(k), RENDERQ_OK);
+    assert_int_equal(events(k, RENDERQ_EVENT_FAILED), 1);
+    expect_text(k->last_text[RENDERQ_EVENT_FAILED], "renderq_outcome", __FILE__, __LINE__);
+    expect_queue(k, 0, 0, 0, 0, 1);
+}
+
+/* ---- texts ---- */
+
+static char *said;
+
+static renderq_outcome say_done(void *arg, renderq_task *task, const renderq_job *job)
+{
+    (void)arg;
+    (void)job;
+    renderq_outcome outcome = renderq_task_done(task, said);
+    memset(said, '!', strlen(said));            /* it was copied */
+    return outcome;
+}
+
+static void outputs_are_copied_and_looked_at(void **state)
+{
+    kit *k = *state;
+    char longest[RENDERQ_OUTPUT_URL_MAX + 2];
+    k->options.handler = say_done;
+    k->options.max_jobs = 1;
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    char bad[] = "\xff", good[] = "good";
+    struct { char *text; renderq_event_type event; const char *text_of_event; } given[] = {
+        { good, RENDERQ_EVENT_DONE, "good" }, { bad, RENDERQ_EVENT_FAILED, "not UTF-8" },
+        { longest, RENDERQ_EVENT_FAILED, "too long" }, { longest + 1, RENDERQ_EVENT_DONE, "xxx" },
+    };
+    for (size_t i = 0; i < count_of(given); i++) {
+        size_t before = events(k, given[i].event);
+        put_some(k, "e", 1);
+        memset(longest, 'x', sizeof longest - 1);
+        said = given[i].text;
+        expect(k, run_here(k), RENDERQ_OK);
+        assert_int_equal(events(k, given[i].event), before + 1);
+        expect_text(k->last_text[given[i].event], given[i].text_of_event, __FILE__, __LINE__);
+        assert_status(k->h, renderq_purge(k->h, NULL, 60, NULL), RENDERQ_OK);
+    }
+}
+
+static renderq_outcome say_failed(void *arg, renderq_task *task, const renderq_job *job)
+{
+    (void)arg;
+    (void)job;
+    return renderq_task_fail(task, said, 5000);
+}
+
+static void messages_are_made_fit(void **state)
+{
+    kit *k = *state;
+    char bad[] = "broken \xff";
+    renderq_id id = put_some(k, "f", 1);
+    k->options.handler = say_failed;
+    k->options.max_jobs = 1;
+    said = bad;
+    expect(k, run_here(k), RENDERQ_OK);
+    renderq_job *job = look(k, &id);
+    assert_int_equal(job->state, RENDERQ_SCHEDULED);
+    assert_string_equal(job->last_error, "broken \xef\xbf\xbd");
+    assert_in_range(job->due_at_ms - job->created_at_ms, 4900, 60000);
+    renderq_job_free(job);
+}
+
+static renderq_outcome say_progress(void *arg, renderq_task *task, const renderq_job *job)
+{
+    char longest[RENDERQ_PROGRESS_MAX + 2];
+    kit *k = arg;
+    (void)job;
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    bool right = renderq_task_progress(task, "\xff") == RENDERQ_INVALID
+                 && renderq_task_progress(task, NULL) == RENDERQ_INVALID
+                 && renderq_task_progress(NULL, "x") == RENDERQ_INVALID
+                 && renderq_task_progress(task, longest) == RENDERQ_INVALID
+                 && renderq_task_progress(task, longest + 1) == RENDERQ_OK
+                 && renderq_task_should_stop(task) == RENDERQ_GO_ON && !renderq_job_lost(task);
+    (void)k;
+    return renderq_task_fail(task, right ? "right" : "wrong", RENDERQ_NEVER);
+}
+
+static void progress_is_looked_at(void **state)
+{
+    kit *k = *state;
+    put_some(k, "f", 1);
+    k->options.handler = say_progress;
+    work_off(k);
+    assert_string_equal(k->last_text[RENDERQ_EVENT_FAILED], "right");
+}
+
+/* ---- options ---- */
+
+static void options_are_looked_at(void **state)
+{
+    kit *k = *state;
+    renderq_worker_options good = k->options, all[12];
+    renderq_options connection = RENDERQ_INIT(renderq_options);
+    for (size_t i = 0; i < count_of(all); i++)
+        all[i] = good;
+    all[0].handler = NULL;
+    all[1].threads = RENDERQ_THREADS_MAX + 1;
+    all[2].threads = -1;
+    all[3].lease_s = -1;
+    all[4].poll_min_ms = -5;
+    all[5].poll_max_ms = 3;                     /* below the minimum */
+    all[6].prefetch = RENDERQ_MANY_MAX + 1;
+    all[7].job_timeout_s = -1;
+    all[8].grace_s = -3;
+    all[9].max_jobs = -1;
+    all[10].queue = "a.b.c.d";
+    connection.retry_s = 1000;
+    all[11].connection = &connection;
+    static const char *const says[] = { "handler", "threads", "threads", "lease_s", "poll_min_ms", "poll_max_ms",
+                                        "prefetch", "job_timeout_s", "grace_s", "max_jobs", "queue", "retry_s" };
+    for (size_t i = 0; i < count_of(all); i++) {
+        renderq_worker *w = NULL;
+        renderq_status status = renderq_worker_new(k->url, &all[i], &w);
+        if (i == 11) {                          /* it is shortened to what the lease bears */
+            assert_int_equal(status, RENDERQ_OK);
+        } else {
+            if (status != RENDERQ_INVALID)
+                print_error("%zu: %s\n", i, renderq_strstatus(status));
+            assert_int_equal(status, RENDERQ_INVALID);
+            expect_text(renderq_worker_errmsg(w), says[i], __FILE__, __LINE__);
+            assert_int_equal(renderq_worker_run(w), RENDERQ_INVALID);
+            renderq_worker_stop(w);
+        }
+        renderq_worker_free(w);
+    }
+    good.size = 0;
+    assert_int_equal(renderq_worker_new(k->url, &good, &k->w), RENDERQ_INVALID);
+    expect_text(renderq_worker_errmsg(k->w), "RENDERQ_INIT", __FILE__, __LINE__);
+    assert_int_equal(renderq_worker_new(k->url, &good, NULL), RENDERQ_INVALID);
+    assert_int_equal(renderq_worker_run(NULL), RENDERQ_INVALID);
+    renderq_worker_stop(NULL);
+    renderq_worker_free(NULL);
+    assert_string_equal(renderq_worker_errmsg(NULL), "out of memory");
+}
+
+static void a_wrong_url_is_told(void **state)
+{
+    kit *k = *state;
+    assert_int_equal(renderq_worker_new("nonsense:x", &k->options, &k->w), RENDERQ_INVALID);
+    expect_text(renderq_worker_errmsg(k->w), "scheme", __FILE__, __LINE__);
+}
+
+static void the_worker_has_its_name(void **state)
+{
+    kit *k = *state;
+    renderq_id id = put_some(k, "h", 1);
+    char name[] = "node-7";
+    k->options.name = name;
+    start(k);
+    memset(name, '!', strlen(name));            /* copied */
+    wait_event(k, RENDERQ_EVENT_STARTED, 1);
+    renderq_job *job = look(k, &id);
+    assert_string_equal(job->worker, "node-7");
+    renderq_job_free(job);
+    let_go(k);
+    stop(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+}
+
+static void a_missing_table_ends_it(void **state)
+{
+    kit *k = *state;
+    k->options.queue = "no_such_queue";
+    expect(k, run_here(k), RENDERQ_SCHEMA);
+    expect_text(renderq_worker_errmsg(k->w), "no_such_queue", __FILE__, __LINE__);
+}
+
+int run_outcome(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(done_is_completed), TEST(done_without_an_output_keeps_the_one_there), TEST(a_failure_counts),
+        TEST(the_last_failure_is_a_dead_letter), TEST(never_is_a_dead_letter_at_once), TEST(retry_counts_nothing),
+        TEST(nonsense_is_a_failure), TEST(outputs_are_copied_and_looked_at), TEST(messages_are_made_fit),
+        TEST(progress_is_looked_at), TEST(options_are_looked_at), TEST(a_wrong_url_is_told),
+        TEST(the_worker_has_its_name), TEST(a_missing_table_ends_it),
+    };
+    return cmocka_run_group_tests_name("outcome", tests, NULL, NULL);
+}
