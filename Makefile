@@ -224,7 +224,8 @@ soak: $(WORKER)
 	RENDERQ_SOAK_S=180 $(WORKER) "sqlite:$(BUILD)/soak/soak.db?synchronous=normal" soak
 
 check-valgrind: all tests
-	BUILD=$(BUILD) WRAP="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect" \
+	BUILD=$(BUILD) WRAP="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect \
+	    --suppressions=$(CURDIR)/test/valgrind.supp" \
 	    test/run.sh
 
 # ---- a server of yours ----

@@ -27,6 +27,7 @@ static const struct {
     { "trips", bench_trips },   { "cost", bench_cost },     { "handles", bench_handles },
     { "peers", bench_peers },
     { "http", bench_http },
+    { "worker", bench_worker },
 };
 
 /* What the program is when it starts itself as another process. */

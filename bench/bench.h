@@ -30,6 +30,7 @@ void bench_scale(const bench_run *run);     /* claims with a million rows in the
 void bench_rounds(const bench_run *run);    /* a million jobs through a table of ten */
 void bench_idle(const bench_run *run);      /* claims that find nothing */
 void bench_beside(const bench_run *run);    /* claims while another process counts and lists */
+void bench_worker(const bench_run *run);    /* the runtime, against the bare loop at its best */
 void bench_memory(const bench_run *run);    /* the claim of a large payload */
 void bench_http(const bench_run *run);      /* hand-outs over HTTP */
 

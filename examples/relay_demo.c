@@ -29,7 +29,7 @@
 #define READY_MS    10000
 #define LOOK_MS     200
 #define REAP_MS     500
-#define STOP_MS     5000
+#define STOP_MS     40000       /* a request may wait for the lock for half a minute */
 #define DEADLINE_MS 90000
 
 static const char *const queues[] = { INCOMING, RECEIPTS, STATEMENTS };

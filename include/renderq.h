@@ -113,6 +113,7 @@ const char *renderq_strstate(renderq_state state);
 #define RENDERQ_BACKOFF         (-1)        /* fail: wait 2^failures seconds, at most an hour, plus up to a quarter */
 #define RENDERQ_NEVER           (-2)        /* fail: no retry, straight to DeadLetter */
 #define RENDERQ_FOREVER         (-1)        /* claim: wait until there is a job */
+#define RENDERQ_CAUTIOUS        2           /* claim: see unstarted */
 #define RENDERQ_RETRIES_DEFAULT 3
 #define RENDERQ_NO_RETRY        (-1)        /* max_retries: the first failure is the last */
 
@@ -227,7 +228,8 @@ typedef struct renderq_job {
  * may be a section of freetds.conf, which has the host and port; otherwise the port is 1433. A queue without a schema
  * is looked for in the user's default schema, then in dbo. The database's compatibility level must be 130 or more
  * (SCHEMA). This call tries once, for connect_s. A statement that takes longer than command_s is stopped by the server,
- * which has 5 s for it; then the connection is dropped. Later calls connect again and ask again, for retry_s from their
+ * which has 5 s for it; then the connection is dropped. A reply that keeps coming, be it a byte a second, is first read
+ * to the end of its row. Later calls connect again and ask again, for retry_s from their
  * beginning and one try more; a statement that lasted for command_s has used up as much of it. A deadlock or a lock
  * timeout is asked again at most four times. FreeTDS obeys the environment (FREETDSCONF, TDSHOST, TDSDUMP, ...): see
  * renderq(3).
@@ -306,7 +308,9 @@ typedef struct renderq_claim_options {      /* NULL or zero: the defaults */
     int lease_s;                            /* 600 */
     int64_t wait_ms;                        /* how long to wait for a job; 0: answer EMPTY at once; RENDERQ_FOREVER */
     int unstarted;                          /* 1: claimed ahead of its turn. Until renderq_start_many() marks it, a
-                                               lease that runs out does not count as a failure of the job. */
+                                               lease that runs out does not count as a failure of the job.
+                                               RENDERQ_CAUTIOUS: so only jobs that failed before, or may not fail;
+                                               the others are started (started_at_ms tells) */
     int no_reap;                            /* 1: leave leases that have run out to somebody else */
 } renderq_claim_options;
 

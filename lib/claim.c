@@ -292,7 +292,7 @@ renderq_status rq_claim_take(renderq *h, const renderq_claim_options *given, rq_
     c->worker = options.worker ? options.worker : h->worker;
     c->lease_s = options.lease_s ? options.lease_s : RENDERQ_LEASE_DEFAULT_S;
     c->wait_ms = options.wait_ms;
-    c->unstarted = options.unstarted != 0;
+    c->unstarted = options.unstarted == RENDERQ_CAUTIOUS ? RENDERQ_CAUTIOUS : options.unstarted != 0;
     c->no_reap = options.no_reap != 0;
     return RENDERQ_OK;
 }

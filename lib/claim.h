@@ -11,7 +11,8 @@ typedef struct rq_claim {
     const char *worker;
     int lease_s;
     int64_t wait_ms;
-    bool unstarted, no_reap;
+    int unstarted;              /* 0, 1 or RENDERQ_CAUTIOUS */
+    bool no_reap;
     rq_jobs found;
 } rq_claim;
 

@@ -43,8 +43,8 @@ typedef struct rq_conn {
     bool guarded;           /* run() first makes sure that the transaction of the last begin() or find() still stands,
                                in the same request; if not, it does nothing and answers ABORTED. begin() sets it,
                                commit() and rollback() clear it; with a transaction that was found, the core does */
-    renderq_status ended_by;    /* after a run() that answered ABORTED: the failure that ended the transaction; OK: it had
-                                   ended before */
+    renderq_status ended_by;    /* after a run() that answered ABORTED: the failure that ended the transaction; OK: it
+                                   had ended before */
 } rq_conn;
 
 /* Takes one row of one item. Anything but OK ends the statement and is what run() returns, with nothing done where

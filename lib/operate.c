@@ -186,8 +186,9 @@ renderq_status renderq_retry(renderq *h, const char *name, const renderq_id *id,
     }
     o.said = o.said == RQ_DONE;
     if (lost && o.seen && !o.said && o.state == RENDERQ_COMPLETED)
-        return rq_fault(h, RENDERQ_LOST, "job %s is Completed, perhaps since this call queued it, for a reply was lost: "
-                        "look at it, and retry it again if it still has to be", id->text);
+        return rq_fault(h, RENDERQ_LOST,
+                        "job %s is Completed, perhaps since this call queued it, for a reply was lost: look at it, and "
+                        "retry it again if it still has to be", id->text);
     return judge(h, queue, id, &o, RENDERQ_QUEUED, "retried");
 }
 

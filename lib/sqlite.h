@@ -64,6 +64,25 @@ int rq_sqlite_start_work(sqlite_conn *conn);
 int rq_sqlite_keep_work(sqlite_conn *conn);
 void rq_sqlite_undo_work(sqlite_conn *conn);
 
+/* Opens the file where that is still to do. */
+renderq_status rq_sqlite_ready(sqlite_conn *conn);
+
+/* Lets go of the file; the next statement opens it again. */
+void rq_sqlite_drop(sqlite_conn *conn);
+
+/* Forgets all prepared statements. `engine` false: not what the engine holds, in a child that may not touch it. */
+void rq_sqlite_forget(sqlite_conn *conn, bool engine);
+
+/* Whether the transaction stands that was begun, or found; and what is answered when it does not. */
+bool rq_sqlite_stands(const sqlite_conn *conn);
+renderq_status rq_sqlite_gone(const sqlite_conn *conn, const char *doing);
+
+/* The driver's own: see driver.h. */
+renderq_status rq_sqlite_begin(rq_conn *base);
+renderq_status rq_sqlite_commit(rq_conn *base);
+renderq_status rq_sqlite_rollback(rq_conn *base);
+renderq_status rq_sqlite_find(rq_conn *base, int64_t *id);
+
 /* Text with the queue's table put in for the default one; to be freed. NULL: out of memory. */
 char *rq_sqlite_for_queue(const char *sql, const char *table);
 

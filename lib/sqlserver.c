@@ -183,8 +183,10 @@ static renderq_status ask_number(ss_conn *conn, const char *sql, int64_t *number
 static renderq_status ss_begin(rq_conn *base)
 {
     ss_conn *conn = (ss_conn *)base;
-    char sql[160];
-    snprintf(sql, sizeof sql, "-- renderq: begin\nBEGIN TRANSACTION;\nSELECT CAST(%s AS bigint);\n",
+    char sql[200];
+    /* On Babelfish a statement's SET outlives it where a lock timeout ends it, and an error would not end this. */
+    const char *setting = conn->babelfish && !conn->attached ? "SET XACT_ABORT ON;\n" : "";
+    snprintf(sql, sizeof sql, "-- renderq: begin\n%sBEGIN TRANSACTION;\nSELECT CAST(%s AS bigint);\n", setting,
              rq_ss_transaction_number(conn));
     renderq_status status = ask_number(conn, sql, &conn->transaction, "begin");
     base->guarded = status == RENDERQ_OK;

@@ -51,13 +51,21 @@ typedef struct ss_conn {
     int n_texts;
 } ss_conn;
 
-/* ---- sqlserver_link.c ---- */
+/* ---- sqlserver_connect.c ---- */
 
 renderq_status rq_ss_connect(ss_conn *conn);
 void rq_ss_disconnect(ss_conn *conn);
 
 /* Looks at a connection of the caller's: which engine it leads to, and whether its session can run the statements. */
 renderq_status rq_ss_adopt(ss_conn *conn);
+
+/* ---- sqlserver_link.c ---- */
+
+/* Makes our callbacks those of the connection's context, and this thread's request the one that they tell of. */
+bool rq_ss_listen(ss_conn *conn);
+void rq_ss_hear(ss_conn *conn);
+
+bool rq_ss_set_number(ss_conn *conn, CS_INT property, CS_INT number);
 
 /* Begins a request's time and forgets the one before. */
 void rq_ss_begin(ss_conn *conn);
@@ -98,7 +106,7 @@ renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *par
 #define SS_GONE_STATE         251
 #define SS_INSIDE_ERROR       51003     /* thrown by a commit: a transaction that the caller began inside is open */
 #define SS_TIMEOUT_MESSAGE    20003     /* CT-Library's number for "the server did not answer within CS_TIMEOUT" */
-#define SS_UNMAPPED           33557097  /* Babelfish's for every error of PostgreSQL's without a number of SQL Server's */
+#define SS_UNMAPPED           33557097  /* Babelfish's for PostgreSQL's errors that SQL Server has no number for */
 #define SS_CONVERSION_MESSAGE 2403      /* ... a character of the reply could not be converted and became '?' */
 
 /* What a request that did not end well comes to: a status and a text. */

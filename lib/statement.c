@@ -23,7 +23,8 @@ static const rq_type enqueue_columns[] = { RQ_INT, RQ_GUID };
 
 static const rq_param claim_params[] = {
     { "worker", RQ_TEXT, RENDERQ_WORKER_MAX }, { "token", RQ_GUID, 0 }, { "lease_s", RQ_INT, 0 },
-    { "unstarted", RQ_BIT, 0 }, { "batch", RQ_INT, 0 }
+    { "unstarted", RQ_INT, 0 },             /* 0: none, 1: all, 2: those that failed before or may not fail */
+    { "batch", RQ_INT, 0 }
 };
 static const rq_param take_params[] = {
     { "worker", RQ_TEXT, RENDERQ_WORKER_MAX }, { "token", RQ_GUID, 0 }, { "lease_s", RQ_INT, 0 }

@@ -485,10 +485,12 @@ static bool is_done(renderq_worker *w)
 {
     const renderq_worker_options *o = &w->options;
     bool idle = count_in_hand(w) == 0;
-    if (!idle)
+    if (!idle) {
         w->idle_since_ms = -1;
-    else if (w->idle_since_ms < 0)
+    } else if (w->idle_since_ms < 0) {
         w->idle_since_ms = rq_clock_ms();
+        w->empty_at_ms = -1;            /* an empty read before that, in the same millisecond, does not count */
+    }
     return idle
            && (rq_worker_stopping(w) || (o->max_jobs > 0 && w->taken >= o->max_jobs)
                || (o->stop_when_empty && w->empty_at_ms >= w->idle_since_ms + o->empty_ms));
@@ -499,7 +501,8 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-#define SLEEP_MAX_MS INT64_C(3600000)
+#define SLEEP_MAX_MS  INT64_C(3600000)
+#define BURST_LOOK_MS 2             /* in a burst, handlers do not wake the poller for each job */
 
 /* Sleeps until something is due or happens. */
 static void sleep_until(renderq_worker *w, int64_t at_ms)
@@ -508,7 +511,10 @@ static void sleep_until(renderq_worker *w, int64_t at_ms)
     if (ms <= 0)
         return;
     pthread_mutex_lock(&w->lock);
-    bool idle = w->poller_asleep = w->finished.n == 0;
+    bool idle = w->finished.n == 0 || (w->bursting && w->ready.n > 0);
+    if (w->bursting && w->n_in_hand > 0 && ms > BURST_LOOK_MS)
+        ms = BURST_LOOK_MS;
+    w->poller_asleep = idle;
     pthread_mutex_unlock(&w->lock);
     if (!idle)
         return;

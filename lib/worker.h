@@ -109,8 +109,10 @@ struct renderq_worker {
     bool over;                      /* threads are to end */
     bool keeper_gone;
     bool poller_asleep;
+    bool bursting;                  /* handlers take next to no time; see worker_claim.c */
     int refs;                       /* the program, and threads that are still in a handler */
     bool polling;                   /* transactional: a thread asks for a job */
+    bool stale;                     /* ... and a job came to its end meanwhile, which may have put another one in */
     size_t n_untold;                /* transactional: jobs that the queue could not be told of */
     int64_t average_us;             /* how long handlers took lately */
 

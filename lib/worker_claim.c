@@ -8,6 +8,7 @@
 
 #define REAP_IDLE_MS 10000          /* how often an idle one does, at most; both are spread to twice as long */
 #define REAP_BATCH   100
+#define BURST_MS     10              /* how long before its turn a job may be started, that this does not hurt */
 #define AHEAD_SHARE  6              /* jobs claimed ahead should have their turn within this part of the lease */
 
 static int64_t least(int64_t a, int64_t b)
@@ -129,19 +130,37 @@ static bool reap(renderq_worker *w)
     return rq_link_note(w, &w->poll, status) && counts.returned > 0;
 }
 
-/* How many to claim now, and how. */
+/* How many to claim now, and how: `unstarted` of the claim. */
 typedef struct wish {
     int64_t n;
-    bool ahead;
+    int unstarted;
 } wish;
+
+/* How many jobs may be started ahead of their turn, because handlers are so quick that all of them are done within
+ * moments; 0: none. Starting each when a thread takes it would cost more than the work. A crash in these moments counts
+ * a failure of jobs that can bear it: those that never failed. The others wait for their turn, and nothing more is
+ * claimed meanwhile. Under the lock. */
+static int64_t burst_limit(const renderq_worker *w)
+{
+    const renderq_worker_options *o = &w->options;
+    if (o->prefetch == 0 || w->average_us < 0 || w->ahead.n > 0)
+        return 0;
+    int64_t most = w->average_us > 0 ? (int64_t)o->threads * BURST_MS * 1000 / w->average_us : o->prefetch;
+    return most > o->threads ? least(most, o->prefetch) : 0;
+}
 
 /* Under the lock. */
 static wish make_wish(renderq_worker *w)
 {
-    wish made = { .n = free_threads(w), .ahead = false };
-    if (made.n <= 0 && w->options.prefetch > 0) {
+    wish made = { .n = free_threads(w), .unstarted = 0 };
+    int64_t burst = burst_limit(w);
+    w->bursting = burst > 0;
+    if (w->bursting) {
+        int64_t have = (int64_t)w->ready.n, limit = burst;
+        made = (wish){ .n = 2 * have <= limit ? limit + w->options.threads - have : 0, .unstarted = RENDERQ_CAUTIOUS };
+    } else if (made.n <= 0 && w->options.prefetch > 0) {
         int64_t limit = ahead_limit(w), have = (int64_t)w->ahead.n;
-        made = (wish){ .n = 2 * have <= limit ? limit - have : 0, .ahead = true };
+        made = (wish){ .n = 2 * have <= limit ? limit - have : 0, .unstarted = 1 };
     }
     made.n = least(made.n, RENDERQ_CLAIM_MAX);
     if (w->options.max_jobs > 0)
@@ -150,12 +169,12 @@ static wish make_wish(renderq_worker *w)
 }
 
 /* Takes the jobs of a claim in hand. */
-static void take(renderq_worker *w, renderq_job **jobs, size_t n, bool ahead)
+static void take(renderq_worker *w, renderq_job **jobs, size_t n)
 {
     pthread_mutex_lock(&w->lock);
     for (size_t i = 0; i < n; i++) {
         renderq_task *task = rq_task_take(w, jobs[i]);
-        if (ahead) {
+        if (!jobs[i]->started_at_ms) {
             task->state = RQ_TASK_AHEAD;
             rq_task_push(&w->ahead, task);
         } else {
@@ -190,7 +209,7 @@ static void claim(renderq_worker *w)
     pthread_mutex_unlock(&w->lock);
     if (wanted.n <= 0)
         return;
-    options.unstarted = wanted.ahead;
+    options.unstarted = wanted.unstarted;
     renderq_status status = RENDERQ_NOMEM;
     if (room)
         status = renderq_claim_many(w->poll.h, &options, jobs, (size_t)wanted.n, &n);
@@ -200,7 +219,7 @@ static void claim(renderq_worker *w)
     }
     if (!rq_link_note(w, &w->poll, status))
         return;
-    take(w, jobs, n, wanted.ahead);
+    take(w, jobs, n);
     plan(w, (size_t)wanted.n, n);
     if (n == 0)
         w->empty_at_ms = asked_ms;

@@ -44,10 +44,13 @@ static void run(renderq_worker *w, renderq_task *task)
     rq_task_release(task);
 }
 
-/* The poller sleeps only when nothing is finished, so it is woken once. Under the lock. */
+/* The poller sleeps only when nothing is finished, so it is woken once. In a burst it is left alone while there is more
+ * to come, as it would be woken for each job; it looks by itself then. Under the lock. */
 static void wake_poller(renderq_worker *w)
 {
     bool asleep = w->poller_asleep;
+    if (w->bursting && w->ready.n > 0)
+        return;
     w->poller_asleep = false;
     if (asleep)
         rq_stop_raise(&w->wake);

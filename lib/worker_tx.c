@@ -39,7 +39,7 @@ static void plan(renderq_worker *w, renderq_status status, int64_t asked_ms)
     bool empty = status == RENDERQ_EMPTY;
     w->empty_reads = empty ? w->empty_reads + 1 : 0;
     w->claim_at_ms = empty ? now_ms + rq_spread_ms(o->poll_min_ms, w->empty_reads - 1, o->poll_max_ms, rq_jitter()) : 0;
-    if (empty)
+    if (empty && !w->stale)
         w->empty_at_ms = asked_ms;
     if (asked_ms >= w->reap_idle_at_ms)
         w->reap_idle_at_ms = now_ms + REAP_MS + ((REAP_MS * (int64_t)rq_jitter()) >> 32);
@@ -96,6 +96,7 @@ static renderq_task *receive(renderq_worker *w, rq_thread *t)
     options.no_reap = asked_ms < w->reap_idle_at_ms;
     renderq_status status = rq_task_provide(w, 1) ? RENDERQ_OK : RENDERQ_NOMEM;
     w->polling = true;
+    w->stale = false;
     w->taken++;
     pthread_mutex_unlock(&w->lock);
     if (status == RENDERQ_OK)
@@ -182,6 +183,8 @@ static void settle(renderq_worker *w, rq_thread *t, renderq_task *task)
     pthread_mutex_lock(&w->lock);
     w->n_untold += status != RENDERQ_OK && status != RENDERQ_LOST;
     rq_task_drop(task);
+    w->stale = true;
+    w->empty_at_ms = -1;
     if (w->n_in_hand == 0)
         w->idle_since_ms = rq_clock_ms();
     pthread_cond_signal(&w->work);

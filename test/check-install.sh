@@ -64,7 +64,7 @@ expected() {
     echo "$lib/pkgconfig/renderq.pc 644"
     echo "share/bash-completion/completions/renderq 644"
     echo "share/man/man1/renderq.1 644"
-    echo "share/man/man3/renderq.3 644"
+    printf "%s 644\n" share/man/man3/renderq.3 share/man/man3/renderq_worker.3
     echo "share/man/man7/renderq-sql.7 644"
     echo "share/man/man8/renderq-controller.8 644"
     echo "share/renderq/openapi.yaml 644"

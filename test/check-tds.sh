@@ -1,6 +1,7 @@
 #!/bin/sh
-# The SQL Server driver over TDS, through FreeTDS, against the test server of test/tdsd: the conformance suite, what only
-# the wire shows (test/sqlserver), and the server's own tests. It proves nothing about T-SQL.
+# The SQL Server driver over TDS, through FreeTDS, against the test server of test/tdsd: the conformance suite, what
+# only the wire shows (test/sqlserver), a server that misbehaves (test/faults), and the server's own tests. It proves
+# nothing about T-SQL.
 # BUILD: where the programs are. SOURCE: the source tree. WRAP: a command to run each of them under (valgrind).
 # PARTS: conformance, interop, wire, worker, faults, proxy, server; these if it is not set. And dapper, which needs .NET: `make
 # check-interop`.

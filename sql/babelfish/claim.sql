@@ -3,7 +3,7 @@
 -- keeps it from taking the job once more. It has nothing then, though more may be queued, so it looks again. What it
 -- took is read afterwards, by a time that the index of the leases begins with.
 DECLARE @worker nvarchar(129) = N'node-1', @token uniqueidentifier = '0D6E5F4C-3B2A-4190-8F7E-6D5C4B3A2918',
-        @lease_s int = 600, @unstarted bit = 0, @batch int = 1;
+        @lease_s int = 600, @unstarted int = 0, @batch int = 1;
 -- statement
 DECLARE @now datetime2(7) = SYSUTCDATETIME(), @found int = 0, @tries int = 0;
 DECLARE @at datetime2(7) = CAST(DATEADD(NANOSECOND, 499999900, @now) AS datetime2(0));     -- rounded up
@@ -17,7 +17,10 @@ BEGIN
     SET @tries = @tries + 1;
     UPDATE [dbo].[VideoRenderJobs]
        SET Status = 'Processing', WorkerNodeId = @worker, LeaseToken = @token, LeaseSeconds = @lease_s,
-           LockedAtUtc = @at, LeasedAtUtc = @at, StartedAtUtc = CASE WHEN @unstarted = 0 THEN @now END, Progress = NULL
+           LockedAtUtc = @at, LeasedAtUtc = @at, Progress = NULL,
+           StartedAtUtc = CASE WHEN @unstarted = 0
+                                 OR (@unstarted = 2 AND ISNULL(RetryCount, 0) = 0 AND ISNULL(MaxRetries, 3) > 0)
+                               THEN @now END
      WHERE JobId IN (SELECT TOP (@batch) JobId
                        FROM [dbo].[VideoRenderJobs]
                       WHERE Status = 'Queued'

@@ -30,6 +30,7 @@ UPDATE "VideoRenderJobs"
        LockedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
        LeasedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
        StartedAtUtc = CASE WHEN :unstarted = 0
+                             OR (:unstarted = 2 AND ifnull(RetryCount, 0) = 0 AND ifnull(MaxRetries, 3) > 0)
                            THEN CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER) END,
        Progress = NULL
  WHERE :batch = 1
@@ -42,6 +43,7 @@ UPDATE "VideoRenderJobs"
        LockedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
        LeasedAtUtc = strftime('%s', 'now', '+0.999 seconds') * 1000,
        StartedAtUtc = CASE WHEN :unstarted = 0
+                             OR (:unstarted = 2 AND ifnull(RetryCount, 0) = 0 AND ifnull(MaxRetries, 3) > 0)
                            THEN CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER) END,
        Progress = NULL
  WHERE :batch > 1

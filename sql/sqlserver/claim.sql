@@ -3,7 +3,7 @@
 -- every queued row, and everybody else would see an empty queue. Hence also the literal TOP (1), and for more a plan
 -- made for one. What is set or put out must stand in the CTE's list.
 DECLARE @worker nvarchar(129) = N'node-1', @token uniqueidentifier = '0D6E5F4C-3B2A-4190-8F7E-6D5C4B3A2918',
-        @lease_s int = 600, @unstarted bit = 0, @batch int = 1;
+        @lease_s int = 600, @unstarted int = 0, @batch int = 1;
 -- statement
 DECLARE @now datetime2(7) = SYSUTCDATETIME();
 DECLARE @at datetime2(7) = CAST(DATEADD(NANOSECOND, 499999900, @now) AS datetime2(0));     -- rounded up
@@ -25,7 +25,10 @@ BEGIN
     )
     UPDATE next_job
        SET Status = 'Processing', WorkerNodeId = @worker, LeaseToken = @token, LeaseSeconds = @lease_s,
-           LockedAtUtc = @at, LeasedAtUtc = @at, StartedAtUtc = CASE WHEN @unstarted = 0 THEN @now END, Progress = NULL
+           LockedAtUtc = @at, LeasedAtUtc = @at, Progress = NULL,
+           StartedAtUtc = CASE WHEN @unstarted = 0
+                                 OR (@unstarted = 2 AND ISNULL(RetryCount, 0) = 0 AND ISNULL(MaxRetries, 3) > 0)
+                               THEN @now END
     OUTPUT CONVERT(char(36), inserted.JobId), CONVERT(char(36), inserted.LeaseToken),
            CAST(inserted.Status AS nvarchar(20)), CAST(inserted.CompositionId AS nvarchar(max)),
            CAST(inserted.PayloadJson AS nvarchar(max)), CAST(inserted.OutputUrl AS nvarchar(max)),
@@ -55,7 +58,10 @@ BEGIN
     )
     UPDATE next_job
        SET Status = 'Processing', WorkerNodeId = @worker, LeaseToken = @token, LeaseSeconds = @lease_s,
-           LockedAtUtc = @at, LeasedAtUtc = @at, StartedAtUtc = CASE WHEN @unstarted = 0 THEN @now END, Progress = NULL
+           LockedAtUtc = @at, LeasedAtUtc = @at, Progress = NULL,
+           StartedAtUtc = CASE WHEN @unstarted = 0
+                                 OR (@unstarted = 2 AND ISNULL(RetryCount, 0) = 0 AND ISNULL(MaxRetries, 3) > 0)
+                               THEN @now END
     OUTPUT CONVERT(char(36), inserted.JobId), CONVERT(char(36), inserted.LeaseToken),
            CAST(inserted.Status AS nvarchar(20)), CAST(inserted.CompositionId AS nvarchar(max)),
            CAST(inserted.PayloadJson AS nvarchar(max)), CAST(inserted.OutputUrl AS nvarchar(max)),

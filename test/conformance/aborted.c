@@ -135,7 +135,7 @@ static const fault lost[] = {
 static void a_link_that_breaks_inside(void **state)
 {
     suite *s = *state;
-    renderq *h = faulty_open(s, 5);
+    renderq *h = faulty_open(s, 30);
     renderq_job *held = put_and_take(s, "held");
     for (size_t i = 0; i < count_of(lost); i++) {
         size_t rows = count_rows(s);
@@ -156,7 +156,7 @@ static void a_link_that_breaks_inside(void **state)
 static void a_begin_that_is_lost_is_begun_again(void **state)
 {
     suite *s = *state;
-    renderq *h = faulty_open(s, 5);
+    renderq *h = faulty_open(s, 30);
     for (size_t i = 0; i < count_of(lost); i++) {
         renderq_id id;
         faulty_arm_one(0, lost[i]);
@@ -180,7 +180,7 @@ static void a_begin_that_is_lost_is_begun_again(void **state)
 static void a_commit_that_is_lost(void **state)
 {
     suite *s = *state;
-    renderq *h = faulty_open(s, 5);
+    renderq *h = faulty_open(s, 30);
     for (size_t i = 0; i < count_of(lost); i++) {
         renderq_id id;
         bool sent = lost[i].kind != FAULT_NOT_SENT, happened = sent && lost[i].kind != FAULT_BEFORE;
@@ -201,7 +201,7 @@ static void a_commit_that_is_lost(void **state)
 static void a_received_jobs_commit_that_is_lost(void **state)
 {
     suite *s = *state;
-    renderq *h = faulty_open(s, 5);
+    renderq *h = faulty_open(s, 30);
     for (size_t i = 0; i < count_of(lost); i++) {
         renderq_id id = put(s, "message"), follow_up;
         renderq_job *job = NULL;
@@ -257,7 +257,7 @@ static void retry_it(void *arg)
 static void the_row_has_changed_since(void **state)
 {
     suite *s = *state;
-    renderq *h = faulty_open(s, 5);
+    renderq *h = faulty_open(s, 30);
     renderq_job *job = NULL;
     put(s, "message");
     expect_ok(h, renderq_receive(h, NULL, &job));
@@ -275,7 +275,7 @@ static void a_receive_that_is_lost(void **state)
     for (int patient = 0; patient < 2; patient++)
         for (size_t at = 0; at < 3; at++)
             for (size_t i = 0; i < count_of(lost); i++) {
-                renderq *h = faulty_open(s, patient ? 5 : -1);
+                renderq *h = faulty_open(s, patient ? 30 : -1);
                 renderq_id id = put(s, "message");
                 renderq_job *job = NULL;
                 faulty_arm_one(at, lost[i]);
@@ -317,7 +317,7 @@ static void cancel_it(void *arg)
 static void cancelled_before_its_transaction(void **state)
 {
     suite *s = *state;
-    renderq *h = faulty_open(s, 5);
+    renderq *h = faulty_open(s, 30);
     renderq_id first = put(s, "first"), second = put(s, "second");
     renderq_job *job = NULL;
     faulty_arm_one(1, (fault){ .kind = FAULT_BEFORE, .then = cancel_it, .arg = s });

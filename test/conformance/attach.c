@@ -17,7 +17,7 @@ static renderq *attach(const suite *s, void *native, int in_transaction)
     renderq *h = NULL;
     options.queue = s->queue;
     options.worker = "node-9";
-    options.command_s = 5;
+    options.command_s = 30;
     options.in_transaction = in_transaction;
     expect_ok(h, renderq_attach(s->native->scheme, native, &options, &h));
     return h;

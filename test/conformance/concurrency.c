@@ -205,7 +205,7 @@ static void a_waiting_claim_gets_what_comes(void **state)
         expect_ok(l.h, l.status);
         expect_ok(s->h, status);
         assert_string_equal(job->composition_id, "late");
-        assert_in_range(job->lease_left_ms, 590000, 600000);
+        assert_in_range(job->lease_left_ms, 500000, 600000);
         assert_in_range(took, 45, 3000);
         renderq_job_free(job);
     }

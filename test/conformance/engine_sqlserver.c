@@ -283,8 +283,7 @@ static const char *server_unable(engine *e, engine_ability ability)
         [ENGINE_SORTS_IDS] = "Babelfish sorts a uniqueidentifier from left to right",
         [ENGINE_STOPS] = "Babelfish reads an attention only when the request has ended",
         [ENGINE_BRACKETS] = "Babelfish cannot parse a doubled ] in a name",
-        [ENGINE_OUTPUTS] = "Babelfish's OUTPUT gives an old version, or garbage, of a row that was changed while the "
-                           "statement waited for it",
+        [ENGINE_OUTPUTS] = "Babelfish's OUTPUT has old values, or garbage, of a row that the statement had to wait for",
     };
     return e->babelfish ? babelfish[ability] : NULL;
 }

@@ -64,7 +64,7 @@ static void their_lease_lasts_ten_minutes(void **state)
     job = get(s, &id);
     assert_int_equal(job->state, RENDERQ_PROCESSING);
     assert_string_equal(job->worker, "csharp");
-    assert_in_range(job->lease_left_ms, 590000, 600000);
+    assert_in_range(job->lease_left_ms, 500000, 600000);
     assert_int_equal(renderq_lease_left_ms(job), 0);
     renderq_job_free(job);
 

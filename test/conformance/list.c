@@ -221,7 +221,7 @@ static int look(void *arg, const renderq_job *job)
     assert_int_equal(job->created_at_ms, want->created_at_ms);
     assert_int_equal(job->started_at_ms, want->started_at_ms);
     assert_int_equal(job->locked_at_ms, want->locked_at_ms);
-    assert_in_range(job->lease_left_ms, 590000, 601000);
+    assert_in_range(job->lease_left_ms, 500000, 601000);
     return 0;
 }
 

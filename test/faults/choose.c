@@ -225,10 +225,11 @@ static void add_received(choice *to, const fault *f, const char *seen)
     }
 }
 
-static bool is_selected(const scene_call *call, bool quick)
+/* Waiting takes long where everything is slow. */
+static bool is_selected(const scene_call *call, const fault *f, bool quick)
 {
-    static const char *const names[] = { "enqueue", "claim", "complete", "retry_dead" };
-    return !quick || is_one_of(call->name, names, count_of(names));
+    static const char *const names[] = { "complete", "enqueue", "claim", "retry_dead" };
+    return !quick || is_one_of(call->name, names, f->waits ? 1 : count_of(names));
 }
 
 static void add_call(choice *to, const sight *seen, size_t i, const fault *f)
@@ -249,9 +250,9 @@ size_t choose(const sight *seen, bool quick, trial *out, size_t max)
         for (size_t n = 0; n < n_faults; n++) {
             const fault *f = &faults[n];
             for (size_t i = 0; i < n_scene_calls && f->waits == (waits != 0); i++)
-                if (is_selected(&scene_calls[i], quick))
+                if (is_selected(&scene_calls[i], f, quick))
                     add_call(&to, seen, i, f);
-            if (f->waits == (waits != 0) && f->words && !f->lies)
+            if (f->waits == (waits != 0) && f->words && !f->lies && !(quick && f->waits))
                 add_received(&to, f, seen->received);
         }
     return to.n;

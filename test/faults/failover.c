@@ -84,7 +84,8 @@ static void logins_refused_for_a_while(void **state)
     }
 }
 
-/* It never ends (which takes a second a call, so of the refusals a few): the call says what it cannot know, the next one what it can, and the handle comes back. */
+/* It never ends (which takes a second a call, so of the refusals a few): the call says what it cannot know, the next
+ * one what it can, and the handle comes back. */
 static void logins_refused_for_good(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* faults.h: what the fault tests share: test servers that misbehave on request (test/tdsd/faults.py), and lanes: children
- * that play the conformance suite's scenes against them. Run by test/check-tds.sh. */
+/* faults.h: what the fault tests share: test servers that misbehave on request (test/tdsd/faults.py), and lanes:
+ * children that play the conformance suite's scenes against them. Run by test/check-tds.sh. */
 #ifndef TEST_FAULTS_H
 #define TEST_FAULTS_H
 

@@ -1,10 +1,11 @@
-/* main.c: the SQL Server driver against servers that misbehave: every request of every call with every fault (matrix.c),
- * connecting (connect.c), sending (request.c), and a server that another one replaces (failover.c).
+/* main.c: the SQL Server driver against servers that misbehave: every request of every call with every fault
+ * (matrix.c), connecting (connect.c), sending (request.c), and a server that another one replaces (failover.c).
  *
  *   faults [GROUP...]
  *
  * SOURCE: the source tree. RENDERQ_TDSD_CONTRACT: a file with what test/tsql/contract.c prints. RENDERQ_FAULTS_QUICK:
- * the matrix with a few calls alone. */
+ * the matrix with a few calls alone. RENDERQ_FAULTS_ONLY: with trials of such a name alone, as they are told when they
+ * fail. */
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>

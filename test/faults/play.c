@@ -1,4 +1,5 @@
-/* play.c: one trial: what is there before, the fault asked for, the call, and everything that is looked at afterwards. */
+/* play.c: one trial: what is there before, the fault asked for, the call, and everything that is looked at
+ * afterwards. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,10 +53,9 @@ static void check_text(const trial *k, const renderq *h, renderq_status got)
         assert_int_equal(renderq_native_error(h), k->fault->number);
 }
 
-static void check_struck(const lane *l, const trial *k)
+static bool has_struck(const lane *l, const trial *k)
 {
-    if (k->fault->words && lane_fired(l) < 1u + (k->prior != NO_PRIOR))
-        fail_msg("no fault struck");
+    return !k->fault->words || lane_fired(l) >= 1u + (k->prior != NO_PRIOR);
 }
 
 static void check_rows(const lane *l, scene *c, const trial *k, renderq_status got, char *before)
@@ -98,15 +98,19 @@ static void find_back(renderq *h)
 
 /* ---- plays ---- */
 
-static void play_alone(const lane *l, const trial *k, scene *c)
+/* False: a request that was none of the fault's took too long, so the fault did not strike. */
+static bool play_alone(const lane *l, const trial *k, scene *c)
 {
     char *before = snapshot_all(l->s);
     arm(l, k);
     renderq_status got = k->call->act(c);
+    if (!has_struck(l, k)) {
+        free(before);
+        return false;
+    }
     if (!trial_may_be(k, got))
         expect(c->f, trial_wanted(k), got);
     check_text(k, c->f, got);
-    check_struck(l, k);
     check_rows(l, c, k, got, before);
     if (got == OK && !k->fault->lies && k->call->out)
         k->call->out(c, trial_is_exact(k));
@@ -115,6 +119,7 @@ static void play_alone(const lane *l, const trial *k, scene *c)
         find_back(c->f);
     else if (k->call->claims && got == UNCERTAIN)
         claim_again(c);
+    return true;
 }
 
 /* The call in a transaction: what it answers, and what the end does. */
@@ -127,7 +132,7 @@ static renderq_status act_inside(const trial *k, scene *c)
     return got;
 }
 
-static void play_in_transaction(const lane *l, const trial *k, scene *c)
+static bool play_in_transaction(const lane *l, const trial *k, scene *c)
 {
     char *before = snapshot_all(l->s);
     arm(l, k);
@@ -141,12 +146,13 @@ static void play_in_transaction(const lane *l, const trial *k, scene *c)
             expect(c->f, k->plan == UNDONE ? OK : trial_commit_wanted(k, call), end);
         check_text(k, c->f, end);
     }
-    check_struck(l, k);
+    assert_true(has_struck(l, k));
     if (k->plan == UNDONE || (call != OK && end == OK))
         expect_all_unchanged(c->s, before);
     else
         check_rows(l, c, k, end, before);
     lane_clear(l);
+    return true;
 }
 
 /* The job is there for whoever receives next, and nobody failed it. */
@@ -173,7 +179,7 @@ static void check_received(const trial *k, scene *c, renderq_status end)
         receive_again(c);
 }
 
-static void play_received(const lane *l, const trial *k, scene *c)
+static bool play_received(const lane *l, const trial *k, scene *c)
 {
     c->ids[0] = put(l->s, "intro");
     arm(l, k);
@@ -185,7 +191,7 @@ static void play_received(const lane *l, const trial *k, scene *c)
     renderq_status end = got == OK ? renderq_commit(c->f) : got;
     if (got == OK && !trial_may_be(k, end))
         expect(c->f, trial_commit_wanted(k, got), end);
-    check_struck(l, k);
+    assert_true(has_struck(l, k));
     lane_clear(l);
     if (k->fault->late)
         server_tell(l->server, "idle app=%s", l->app);
@@ -195,11 +201,12 @@ static void play_received(const lane *l, const trial *k, scene *c)
         receive_again(c);
     expect_status(l->s, &c->ids[0], "Completed");
     assert_int_equal(count_rows(l->s), 1);
+    return true;
 }
 
-void trial_play(const lane *l, const trial *k)
+static bool play_once(const lane *l, const trial *k)
 {
-    static void (*const plays[PLANS])(const lane *, const trial *, scene *) = {
+    static bool (*const plays[PLANS])(const lane *, const trial *, scene *) = {
         play_alone, play_in_transaction, play_in_transaction, play_received
     };
     scene c = { .s = l->s };
@@ -208,9 +215,20 @@ void trial_play(const lane *l, const trial *k)
     if (k->call)
         k->call->prepare(&c);
     int64_t start_ms = clock_ms();
-    plays[k->plan](l, k, &c);
-    assert_in_range(clock_ms() - start_ms, 0, trial_longest_ms(k));
-    lane_use(l, c.f);
+    bool played = plays[k->plan](l, k, &c);
+    if (played) {
+        assert_in_range(clock_ms() - start_ms, 0, trial_longest_ms(k));
+        lane_use(l, c.f);
+    }
     renderq_close(c.f);
     scene_free(&c);
+    return played;
+}
+
+void trial_play(const lane *l, const trial *k)
+{
+    /* Where the library is told to wait for two seconds alone, a busy machine may have used them before. */
+    for (int tries = 0; !play_once(l, k); tries++)
+        if (!k->fault->waits || tries == 5)
+            fail_msg("the fault did not strike");
 }

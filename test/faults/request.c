@@ -1,5 +1,5 @@
-/* request.c: what CT-Library itself may fail at while a request is put together and sent: a parameter that is refused, a
- * send that fails, a cancel that was waiting. Its functions are wrapped by the linker. */
+/* request.c: what CT-Library itself may fail at while a request is put together and sent: a parameter that is refused,
+ * a send that fails, a cancel that was waiting. Its functions are wrapped by the linker. */
 #include <string.h>
 
 #include <ctpublic.h>

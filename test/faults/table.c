@@ -1,14 +1,15 @@
 /* table.c: the faults, and what the library can know of a request that met one. */
 #include "trial.h"
 
-#define FRENCH "La transaction (ID de processus 57) a été bloquée sur les ressources verrou par un autre processus.\\n" \
+#define FRENCH "La transaction (ID de processus 57) a été bloquée sur les ressources verrou par un autre.\\n" \
                "Réexécutez la transaction. — „Привет“ ﾃﾞｯﾄﾞﾛｯｸ \xF0\x9F\x94\x92\\n\\nÀ bientôt"
 #define LONG_FRENCH FRENCH FRENCH FRENCH FRENCH FRENCH FRENCH FRENCH FRENCH
 
 
 const fault faults[] = {
     /* Errors: the server did not do it. */
-    { "a deadlock", "when=before do=error number=1205 severity=13 state=45", .answer = BUSY, .number = 1205, .stays = true },
+    { "a deadlock", "when=before do=error number=1205 severity=13 state=45", .answer = BUSY, .number = 1205,
+      .stays = true },
     { "a deadlock behind the rows", "when=undone do=error number=1205 severity=13", .answer = BUSY, .number = 1205 },
     { "a lock timeout", "when=before do=error number=1222 severity=16 state=51", .answer = BUSY, .number = 1222 },
     { "a lock timeout, in French", "when=before do=error number=1222 text=" FRENCH, .answer = BUSY, .number = 1222 },
@@ -21,10 +22,13 @@ const fault faults[] = {
     { "an unknown error", "when=before do=error number=99999", .answer = RENDERQ_FAILED, .number = 99999 },
     /* Errors that say nothing about the request. */
     { "throttling", "when=before do=error number=40501 severity=20", .answer = UNCERTAIN, .number = 40501 },
-    { "a failover", "when=before do=error number=40197 severity=17", .answer = UNCERTAIN, .number = 40197, .stays = true },
-    { "a failover behind it", "do=error number=40197 severity=17", .answer = UNCERTAIN, .happens = true, .number = 40197 },
+    { "a failover", "when=before do=error number=40197 severity=17", .answer = UNCERTAIN, .number = 40197,
+      .stays = true },
+    { "a failover behind it", "do=error number=40197 severity=17", .answer = UNCERTAIN, .happens = true,
+      .number = 40197 },
     { "a killed session", "when=before do=error number=596 severity=21", .answer = UNCERTAIN, .number = 596 },
-    { "a killed session behind it", "do=error number=596 severity=21", .answer = UNCERTAIN, .happens = true, .number = 596 },
+    { "a killed session behind it", "do=error number=596 severity=21", .answer = UNCERTAIN, .happens = true,
+      .number = 596 },
     /* The connection ends. */
     { "cut while idle", NULL, .answer = UNCERTAIN },
     { "dropped before", "when=before do=drop", .answer = UNCERTAIN, .stays = true },

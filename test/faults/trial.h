@@ -1,5 +1,5 @@
-/* trial.h: one call that meets one fault: what the fault is (table.c), what may be answered then (rules.c), and how it is
- * played (play.c). matrix.c has all of them played. */
+/* trial.h: one call that meets one fault: what the fault is (table.c), what may be answered then (rules.c), and how it
+ * is played (play.c). matrix.c has all of them played. */
 #ifndef TEST_FAULTS_TRIAL_H
 #define TEST_FAULTS_TRIAL_H
 
@@ -88,8 +88,8 @@ bool trial_while_tidying(const trial *k);
 
 /* ---- play.c ---- */
 
-#define COMMAND_S 2                 /* where the server is silent */
-#define RETRY_S   10
+#define COMMAND_S (under_valgrind() ? 5 : 2)    /* where the server is silent */
+#define RETRY_S   30
 
 /* A handle for it. */
 renderq *trial_open(const lane *l, const trial *k);

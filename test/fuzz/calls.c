@@ -391,6 +391,62 @@ static renderq_status create(renderq *h)
     return renderq_create(h, NULL);
 }
 
+/* ---- transactions ---- */
+
+/* Whatever came of it, no transaction is left. */
+static renderq_status ended(renderq *h, renderq_status status)
+{
+    HOLDS(status >= RENDERQ_OK && status <= RENDERQ_FAILED);
+    HOLDS(renderq_commit(h) == RENDERQ_INVALID && renderq_rollback(h) == RENDERQ_OK);
+    return status;
+}
+
+static renderq_status begin_enqueue_commit(renderq *h)
+{
+    renderq_status status = renderq_begin(h);
+    if (status != RENDERQ_OK)
+        return ended(h, status);
+    enqueue(h);
+    return ended(h, renderq_commit(h));
+}
+
+static renderq_status receive(renderq *h, renderq_job **job)
+{
+    *job = (renderq_job *)(uintptr_t)1;
+    renderq_status status = renderq_receive(h, NULL, job);
+    HOLDS((*job != NULL) == (status == RENDERQ_OK));
+    if (*job)
+        check_job(*job, true, false);
+    return status;
+}
+
+static renderq_status receive_commit(renderq *h)
+{
+    renderq_job *job;
+    renderq_status status = receive(h, &job);
+    if (status == RENDERQ_OK) {
+        enqueue_key(h);
+        renderq_complete(h, job, "file:///a.mp4");
+        status = renderq_commit(h);
+    }
+    renderq_job_free(job);
+    return ended(h, status);
+}
+
+static renderq_status receive_rollback(renderq *h)
+{
+    renderq_job *job;
+    renderq_status status = receive(h, &job);
+    if (status == RENDERQ_OK) {
+        enqueue_many(h);
+        status = renderq_rollback(h);
+        if (status == RENDERQ_OK)
+            status = renderq_fail(h, job, "why", RENDERQ_BACKOFF);
+    }
+    renderq_job_free(job);
+    return ended(h, status);
+}
+
 /* ---- all of them ---- */
 
 /* Inputs name a call by its place: new ones go to the end. */
@@ -421,6 +477,9 @@ const call calls[] = {
     { "reap", RQ_REAP, false, reap },
     { "purge", RQ_PURGE, false, purge },
     { "create", RQ_STATEMENTS, false, create },
+    { "begin_enqueue_commit", RQ_ENQUEUE, false, begin_enqueue_commit },
+    { "receive_commit", RQ_CLAIM, false, receive_commit },
+    { "receive_rollback", RQ_CLAIM, false, receive_rollback },
 };
 const size_t n_calls = sizeof calls / sizeof calls[0];
 

@@ -19,6 +19,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 typedef struct cells {
     const rq_statement *statement;
     size_t n;                               /* items */
+    bool utf8;                              /* as they go to Babelfish */
     rq_value values[ITEMS_MAX * RQ_PARAMS_MAX];
     rq_guid guids[ITEMS_MAX * RQ_PARAMS_MAX];
     char *texts[ITEMS_MAX * RQ_PARAMS_MAX];
@@ -57,7 +58,9 @@ static void read_value(input *in, cells *c, size_t i)
 static void read_cells(input *in, cells *c)
 {
     memset(c, 0, sizeof *c);
-    c->statement = &rq_statements[take_byte(in) % RQ_STATEMENTS];
+    uint8_t head = take_byte(in);
+    c->statement = &rq_statements[(head & 0x7F) % RQ_STATEMENTS];
+    c->utf8 = head & 0x80;
     c->n = c->statement->many ? 1 + take_byte(in) % ITEMS_MAX : 1;
     for (size_t i = 0; i < c->n * c->statement->n_params; i++)
         read_value(in, c, i);
@@ -94,17 +97,29 @@ static void check_guid(const rq_value *value, const char *text, size_t len)
     HOLDS(rq_guid_parse(copy, &guid) && memcmp(guid.sort, value->bytes, sizeof guid.sort) == 0);
 }
 
+/* A text as it came out, as UTF-8, to be freed. */
+static char *text_of(const cells *c, const ss_param *param, size_t *len)
+{
+    HOLDS(param->type == CS_IMAGE_TYPE && param->len >= 0);
+    if (!c->utf8)
+        return from_utf16(param->bytes, param->len, len);
+    char *text = fuzz_malloc((size_t)param->len + 1);
+    memcpy(text, param->bytes, *len = (size_t)param->len);
+    text[*len] = 0;
+    return text;
+}
+
 /* ---- one item ---- */
 
-static void check_param(const rq_value *value, rq_type type, const ss_param *param)
+static void check_param(const cells *c, const rq_value *value, rq_type type, const ss_param *param)
 {
     HOLDS((param->bytes != NULL) == value->present);
     if (!value->present)
         return;
     if (type == RQ_TEXT) {
         size_t len;
-        char *text = from_utf16(param->bytes, param->len, &len);
-        HOLDS(param->type == CS_IMAGE_TYPE && len == value->len && memcmp(text, value->bytes, len) == 0);
+        char *text = text_of(c, param, &len);
+        HOLDS(len == value->len && memcmp(text, value->bytes, len) == 0);
         free(text);
     } else if (type == RQ_GUID) {
         HOLDS(param->type == CS_LONGCHAR_TYPE);
@@ -122,9 +137,9 @@ static void check_params(const cells *c)
 {
     ss_param params[RQ_PARAMS_MAX];
     char *room;
-    HOLDS(rq_ss_params(c->statement, c->values, false, params, &room));
+    HOLDS(rq_ss_params(c->statement, c->values, c->utf8, params, &room));
     for (size_t i = 0; i < c->statement->n_params; i++)
-        check_param(&c->values[i], c->statement->params[i].type, &params[i]);
+        check_param(c, &c->values[i], c->statement->params[i].type, &params[i]);
     free(room);
 }
 
@@ -152,9 +167,8 @@ static void check_items(const cells *c)
     char *room;
     bool fits;
     size_t len, n = c->statement->n_params;
-    HOLDS(rq_ss_items(c->statement, c->values, c->n, false, &param, &room, &fits) && fits);
-    HOLDS(param.type == CS_IMAGE_TYPE);
-    char *text = from_utf16(param.bytes, param.len, &len);
+    HOLDS(rq_ss_items(c->statement, c->values, c->n, c->utf8, &param, &room, &fits) && fits);
+    char *text = text_of(c, &param, &len);
     json_error_t error;
     json_t *items = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
     HOLDS(json_is_array(items) && json_array_size(items) == c->n);

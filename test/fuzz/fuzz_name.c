@@ -179,9 +179,9 @@ static const rq_sql *pick(const rq_sql *files, size_t n)
     return &files[n % count];
 }
 
-static void check_sqlserver(const rq_queue *queue, size_t which)
+static void check_sqlserver(const rq_queue *queue, const rq_sql *files, size_t which)
 {
-    const rq_sql *file = pick(rq_sql_sqlserver, which);
+    const rq_sql *file = pick(files, which);
     char *sql = rq_ss_script(file->text, queue);
     HOLDS(sql);
     compare(file->text, sql, &queue->name);
@@ -212,7 +212,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         HOLDS(*wrong && memcmp(&untouched, &queue.name, sizeof untouched) == 0);
     } else {
         check_name(&queue.name);
-        check_sqlserver(&queue, which);
+        check_sqlserver(&queue, rq_sql_sqlserver, which);
+        check_sqlserver(&queue, rq_sql_babelfish, which);
         check_sqlite(&queue, which);
     }
     free(text);

@@ -1,5 +1,6 @@
 -- claim_babelfish: the claim where a CTE cannot be updated. Of two that meet at one row the second gets nothing,
--- thanks to the last test, even if more is queued.
+-- thanks to the last test, even if more is queued. But if the row was queued again while it waited, what OUTPUT gives
+-- is the old row, or garbage.
 DECLARE @workerNodeId nvarchar(100) = N'csharp-1';
 -- statement
 UPDATE dbo.VideoRenderJobs

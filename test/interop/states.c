@@ -482,8 +482,8 @@ static bool changes(place before, statement theirs)
 static void each_statement_in_each_state(void **state)
 {
     suite *s = *state;
-    for (int before = 0; before < STATES; before++)
-        for (int theirs = 0; theirs < STATEMENTS; theirs++)
+    for (unsigned before = 0; before < STATES; before++)
+        for (unsigned theirs = 0; theirs < STATEMENTS; theirs++)
             for (size_t i = 0; i < (theirs == NOTHING || changes(before, theirs) ? count_of(calls) : 1); i++)
                 one_case(s, before, theirs, &calls[i]);
 }
@@ -492,9 +492,9 @@ static void each_statement_in_each_state(void **state)
 static void each_statement_after_each_call(void **state)
 {
     suite *s = *state;
-    for (int before = 0; before < STATES; before++)
+    for (unsigned before = 0; before < STATES; before++)
         for (size_t i = 0; i < count_of(calls); i++)
-            for (int theirs = CLAIM; theirs < STATEMENTS && calls[i].want(before).state != RENDERQ_OTHER; theirs++) {
+            for (unsigned theirs = CLAIM; theirs < STATEMENTS && calls[i].want(before).state != RENDERQ_OTHER; theirs++) {
                 renderq_job *job = bring_to(s, before);
                 job->started_at_ms = 1;
                 calls[i].call(s, job);

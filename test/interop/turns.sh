@@ -158,13 +158,14 @@ failures() {
 }
 
 taken_away() {
-    turn "they complete what our worker holds: it hears of it"
+    turn "they complete what our worker holds: it hears of it, at its next renewal in ten seconds"
     id=$(ours enqueue held '{}')
-    (exec "$BUILD/renderq" --db "$URL" --queue "$TABLE" --json work --once --worker c-1 --lease 3s -- sleep 60) \
+    (exec "$BUILD/renderq" --db "$URL" --queue "$TABLE" --json work --once --worker c-1 --lease 30s -- sleep 90) \
         > "$WORK/events" 2> "$WORK/said" &
     children=$!
     for _ in $(seq 100); do
         [ "$(our_job "$id" .state)" != Processing ] || break
+        kill -0 "$children" || { cat "$WORK/said"; failed "our worker gave up"; }
         sleep 0.1
     done
     same "rows" 1 "$(theirs complete "$id" https://cdn/theirs.mp4)"
@@ -189,11 +190,11 @@ run_out() {
     turn "their claim runs out after ten minutes, and we count that; their watchdog does not"
     id=$(upper "$(theirs enqueue slow '{}' 0)")
     theirs claim csharp-1 > "$WORK/job"
-    theirs age "$id" 590 > "$WORK/rows"
+    theirs age "$id" 480 > "$WORK/rows"
     ours reap > "$WORK/said"
     same "its state before" Processing "$(our_job "$id" .state)"
     same "what they took back before" 0 "$(theirs watchdog)"
-    theirs age "$id" 11 > "$WORK/rows"
+    theirs age "$id" 121 > "$WORK/rows"
     ours reap > "$WORK/said"
     same "what they read" "Scheduled 1 the lease of csharp-1 ran out" \
         "$(their_job "$id" '"\(.Status) \(.RetryCount) \(.LastErrorMessage)"')"

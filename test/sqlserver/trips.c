@@ -1,6 +1,8 @@
 /* trips.c: how often a call asks the server. Each public call is one round trip, however many jobs it is for. */
 #include "wire.h"
 
+#include <pthread.h>
+
 static renderq *h;
 
 static int open_queue_of(void **state)
@@ -215,6 +217,66 @@ static void nothing_is_sent_for_what_is_invalid(void **state)
     assert_int_equal(log_end(&common), mark);
 }
 
+/* ---- a worker ---- */
+
+enum { THREADS = 8, JOBS = 64 };
+
+/* All threads end their jobs together, so that there is something to tell of together. */
+static renderq_outcome meet(void *arg, renderq_task *task, const renderq_job *job)
+{
+    (void)job;
+    pthread_barrier_wait(arg);
+    return renderq_task_done(task, "done");
+}
+
+static void a_busy_worker(void **state)
+{
+    (void)state;
+    renderq_new_job new[JOBS];
+    renderq_worker *w;
+    pthread_barrier_t barrier;
+    renderq_worker_options options = RENDERQ_INIT(renderq_worker_options);
+    options.handler = meet;
+    options.handler_arg = &barrier;
+    options.threads = THREADS;
+    options.max_jobs = JOBS;
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    fill(new, JOBS);
+    expect_ok(h, renderq_enqueue_many(h, new, JOBS, NULL));
+    assert_int_equal(renderq_worker_new(url_of(&common, "/renderq?queue=trips"), &options, &w), RENDERQ_OK);
+    begin();
+    assert_int_equal(renderq_worker_run(w), RENDERQ_OK);
+    size_t trips = log_count(&common, mark, " rpc ");
+    print_message("%d jobs in %d threads: %zu round trips\n", JOBS, THREADS, trips);
+    assert_true(trips < JOBS);
+    assert_int_equal(log_count(&common, mark, " rpc fail"), 0);
+    assert_int_equal(log_count(&common, mark, " rpc renew"), 0);
+    renderq_worker_free(w);
+    pthread_barrier_destroy(&barrier);
+}
+
+/* One read a poll, fewer and fewer, however many threads there are; and one reap. */
+static void an_idle_worker(void **state)
+{
+    (void)state;
+    renderq_worker *w;
+    pthread_barrier_t unused;
+    renderq_worker_options options = RENDERQ_INIT(renderq_worker_options);
+    options.handler = meet;
+    options.handler_arg = &unused;
+    options.threads = THREADS;
+    options.stop_when_empty = 1;
+    options.empty_ms = 2000;
+    assert_int_equal(renderq_worker_new(url_of(&common, "/renderq?queue=trips"), &options, &w), RENDERQ_OK);
+    begin();
+    assert_int_equal(renderq_worker_run(w), RENDERQ_OK);
+    size_t trips = log_count(&common, mark, " rpc ");
+    print_message("idle for 2 s: %zu round trips\n", trips);
+    assert_in_range(trips, 3, 9);                   /* at 0, 0.1, 0.3, 0.7, 1.5 and 2 s, spread by a quarter */
+    assert_int_equal(log_count(&common, mark, " rpc reap trips 1"), 1);
+    renderq_worker_free(w);
+}
+
 int run_trips(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +286,8 @@ int run_trips(void)
         cmocka_unit_test(an_operators_sweep),
         cmocka_unit_test(an_empty_queue),
         cmocka_unit_test(nothing_is_sent_for_what_is_invalid),
+        cmocka_unit_test(a_busy_worker),
+        cmocka_unit_test(an_idle_worker),
     };
     return cmocka_run_group_tests_name("trips", tests, open_queue_of, close_it);
 }

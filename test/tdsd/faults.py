@@ -87,11 +87,11 @@ class Fault:
         first, times = self.number("nth", 1), self.number("times", 1)
         return self.met >= first and (times == 0 or self.met < first + times)
 
-    def error(self, rows: Sequence[bytes] = ()) -> SqlError:
-        """Behind these tokens."""
+    def error(self, rows: Sequence[bytes] = (), behind: Sequence[bytes] = ()) -> SqlError:
+        """Between these tokens."""
         error = SqlError(self.number("number", 50000), self.text or "an error that was asked for",
                          self.number("severity", 16), self.number("state", 1))
-        error.rows = list(rows)
+        error.rows, error.behind = list(rows), list(behind)
         return error
 
 

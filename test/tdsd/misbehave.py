@@ -1,5 +1,5 @@
-"""How the server misbehaves, once faults.py says that a request meets a fault: in front of the request, in the rows, or in
-how the reply is sent."""
+"""How the server misbehaves, once faults.py says that a request meets a fault: in front of the request, in the rows, or
+in how the reply is sent."""
 from __future__ import annotations
 
 import random
@@ -123,7 +123,8 @@ def _random(fault: Fault) -> random.Random:
 def _spoilt(tokens: list[bytes], fault: Fault) -> Iterator[bytes]:
     if fault.do == "info":
         # A message behind the last result stands in front of its last DONE.
-        messages = [wire.info(5701, fault.text), wire.info(50001, (fault.text + "\n") * (INFO_UNITS // (len(fault.text) + 1)))]
+        long = (fault.text + "\n") * (INFO_UNITS // (len(fault.text) + 1))
+        messages = [wire.info(5701, fault.text), wire.info(50001, long)]
         yield from [*messages, *tokens[:-1], *messages, tokens[-1]]
     elif fault.do == "junk":
         yield b"\x02" + _random(fault).randbytes(200)       # no token begins so

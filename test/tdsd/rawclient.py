@@ -41,8 +41,8 @@ class Server:
         self.control = os.path.join(self.folder.name, "control")
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "tdsd.py"), "--db", self.db, "--log", self.log, "--control", self.control,
-             "--user", "tester", "--password", "pa$$ wörd", "--database", "jobs", *options], stdout=subprocess.PIPE, text=True,
-            env=os.environ | {"TMPDIR": self.folder.name})
+             "--user", "tester", "--password", "pa$$ wörd", "--database", "jobs", *options],
+            stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": self.folder.name})
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.startswith("tdsd: listening on 127.0.0.1:"):
@@ -391,7 +391,7 @@ def bit(value: Optional[int]) -> bytes:
 PARAMS: dict[str, list[tuple[str, str]]] = {
     "enqueue": [("id", "g"), ("composition_id", "t200"), ("payload", "t0"), ("output_url", "t2048"),
                 ("dedup_key", "t200"), ("priority", "i"), ("max_retries", "i"), ("delay_ms", "l")],
-    "claim": [("worker", "t128"), ("token", "g"), ("lease_s", "i"), ("unstarted", "b"), ("batch", "i")],
+    "claim": [("worker", "t128"), ("token", "g"), ("lease_s", "i"), ("unstarted", "i"), ("batch", "i")],
     "get": [("id", "g")], "cancel": [("id", "g")], "retry": [("id", "g"), ("dead_only", "b")],
     "complete": [("id", "g"), ("token", "g"), ("output_url", "t2048")],
     "renew": [("id", "g"), ("token", "g"), ("progress", "t200")],

@@ -179,7 +179,8 @@ class Session:
             error = fault.error()
             self.over = error.severity >= FATAL
             failed = tokens[-1][:1] + wire.done(wire.DONE, wire.FAILED)[1:]
-            return [*tokens[:-1], error.token(), failed]
+            at = len(tokens) - (2 if len(tokens) > 1 and tokens[-2][0] == wire.RETURN_STATUS else 1)
+            return [*tokens[:at], error.token(), *tokens[at:-1], failed]
         return tokens
 
     # -- requests and replies --
@@ -241,7 +242,7 @@ class Session:
         aborts = (self.options["XACT_ABORT"] and "SET XACT_ABORT OFF" not in text
                   and not transactions.is_gone(error))
         lost = not self.database.in_transaction
-        return [*error.rows, error.token()] + (self.end_transaction(wire.ENV_ROLLBACK) if aborts or lost else [])
+        return [*error.rows, error.token(), *error.behind] + (self.end_transaction(wire.ENV_ROLLBACK) if aborts or lost else [])
 
     def read_headers(self, reader: Reader) -> None:
         """ALL_HEADERS: the one header that says which transaction the client thinks it is in."""
@@ -512,7 +513,7 @@ class Session:
             tokens.append(wire.done(done, wire.MORE | (wire.COUNT if counted else 0), wire.SELECT, len(rows)))
         if undone:
             assert self.fault is not None
-            raise self.fault.error(tokens[:-1])
+            raise self.fault.error(tokens[:-1], [wire.done(done, wire.MORE | wire.FAILED, wire.SELECT)])
         return tokens
 
     def run_foreign(self, text: str, definitions: str, given: list[Given], done: int) -> list[bytes]:

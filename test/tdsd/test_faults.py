@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of how tdsd misbehaves: that each fault is what faults.py says, at the request that it is asked for, and that what
-the request did, or did not, is in the table."""
+"""Tests of how tdsd misbehaves: that each fault is what faults.py says, at the request that it is asked for, and that
+what the request did, or did not, is in the table."""
 from __future__ import annotations
 
 import struct
@@ -58,9 +58,9 @@ class Faulty(Case):
 
 class Asking(Faulty):
     def test_what_is_not_understood(self) -> None:
-        for line in ("", "x", "fault", "fault do=x", "fault do=drop when=x", "fault do=drop do=drop", "fault do=drop at",
-                     "fault do=drop nth=x", "fault do=cut at_byte=x", "fault do=cut when=before", "fault do=drop x=1",
-                     "fault do=drop when=undone", "seen x=1", "hang_up at=claim"):
+        for line in ("", "x", "fault", "fault do=x", "fault do=drop when=x", "fault do=drop do=drop",
+                     "fault do=drop at", "fault do=drop nth=x", "fault do=cut at_byte=x",
+                     "fault do=cut when=before", "fault do=drop x=1", "fault do=drop when=undone", "seen x=1", "hang_up at=claim"):
             with self.subTest(line):
                 self.assertIn("error: ", self.server.ask(line))
         self.ok(self.enqueue(self.c))

@@ -35,7 +35,8 @@ class SqlError(Exception):
     def __init__(self, number: int, text: str, severity: int = 16, state: int = 1) -> None:
         super().__init__(text)
         self.number, self.severity, self.state = number, severity, state
-        self.rows: list[bytes] = []             # tokens that had been sent when it came
+        self.rows: list[bytes] = []             # tokens that had been sent when it came,
+        self.behind: list[bytes] = []           # and what ends them
 
     def token(self) -> bytes:
         return error(self.number, self.severity, str(self), self.state)
@@ -371,7 +372,7 @@ def value_bytes(kind: Type, value: Value, text_size: int) -> bytes:
 
 MORE, FAILED, COUNT, ATTN = 0x01, 0x02, 0x10, 0x20
 SELECT, INSERT, DELETE, UPDATE = 0xC1, 0xC3, 0xC4, 0xC5
-DONE, DONEPROC, DONEINPROC = 0xFD, 0xFE, 0xFF
+DONE, DONEPROC, DONEINPROC, RETURN_STATUS = 0xFD, 0xFE, 0xFF, 0x79
 ENV_DATABASE, ENV_LANGUAGE, ENV_PACKET_SIZE, ENV_COLLATION, ENV_BEGIN, ENV_COMMIT, ENV_ROLLBACK = 1, 2, 4, 7, 8, 9, 10
 ENV_RESET = 18
 VERSION_74 = 0x74000004
@@ -408,7 +409,7 @@ def done(token: int, status: int, command: int = 0, count: int = 0) -> bytes:
 
 
 def return_status(status: int) -> bytes:
-    return struct.pack("<Bi", 0x79, status)
+    return struct.pack("<Bi", RETURN_STATUS, status)
 
 
 def _message(token: int, number: int, state: int, severity: int, text: str) -> bytes:

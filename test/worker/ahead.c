@@ -60,6 +60,7 @@ static void a_stop_gives_them_back(void **state)
     k->options.grace_s = RENDERQ_AT_ONCE;
     start(k);
     wait_unstarted(k, 2);
+    wait_event(k, RENDERQ_EVENT_STARTED, 2);
     stop(k);
     expect(k, wait_end(k), RENDERQ_OK);
     expect_queue(k, 10, 0, 0, 0, 0);

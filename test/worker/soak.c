@@ -23,16 +23,11 @@ static renderq_outcome mixed(void *arg, renderq_task *task, const renderq_job *j
     return renderq_task_done(task, job->payload_json);
 }
 
+/* What is allocated, but for SQLite's: its caches grow with the file, up to their limit. */
 static long memory_kb(void)
 {
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    malloc_trim(0);
-    if (!file || fscanf(file, "%*d %ld", &pages) != 1)
-        pages = 0;
-    if (file)
-        fclose(file);
-    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+    struct mallinfo2 now = mallinfo2();
+    return ((long)(now.uordblks + now.hblkhd) - (long)sqlite3_memory_used()) / 1024;
 }
 
 static int64_t ended(const renderq_counts *now)
@@ -85,7 +80,7 @@ static void memory_is_flat_and_nothing_is_lost(void **state)
                   (long long)now.dead_letter, early_kb, late_kb);
     assert_int_equal(rest(&now), 0);
     assert_int_equal(ended(&now), put);
-    assert_true(late_kb < early_kb + early_kb / 10 + 1024);
+    assert_true(late_kb < early_kb + 512);            /* more or fewer jobs are in hand */
 }
 
 int run_soak(void)

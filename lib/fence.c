@@ -1,0 +1,162 @@
+/* fence.c: statements that are fenced by a job's id and token, for one job or many: asked, repeated, and what each job
+ * is told. What they are for is in lease.c and start.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "clock.h"
+#include "fence.h"
+#include "job.h"
+
+/* ---- fenced statements ---- */
+
+static renderq_status mark(void *arg, size_t item, const rq_value *columns)
+{
+    rq_fenced *fenced = arg;
+    fenced->matched[item] = true;
+    return fenced->row ? fenced->row(fenced->arg, item, columns) : RENDERQ_OK;
+}
+
+static size_t count_matched(const rq_fenced *fenced)
+{
+    size_t matched = 0;
+    for (size_t i = 0; i < fenced->n; i++)
+        matched += fenced->matched[i];
+    return matched;
+}
+
+renderq_status rq_run_fenced(renderq *h, rq_fenced *fenced)
+{
+    renderq_status status;
+    rq_try tries = rq_first_try(h);
+    tries.maybe = fenced->maybe;
+    do {
+        memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
+        status = rq_run(h, fenced->queue, fenced->ask, fenced->ask_values, fenced->n, mark, fenced);
+        /* The repeat waits for the first request if the server is still at it, so the look-up sees its outcome. */
+        if (status == RENDERQ_OK && tries.maybe && fenced->look != RQ_STATEMENTS && count_matched(fenced) < fenced->n)
+            status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
+    } while (rq_again(h, &tries, &status));
+    if (rq_can_look(h, &tries, status) && fenced->look != RQ_STATEMENTS) {
+        memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
+        status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
+        /* A batch happens wholly or not at all, so one of its items tells; but it may have lost them all. */
+        if (status == RENDERQ_OK && count_matched(fenced) == 0)
+            status = rq_fault(h, RENDERQ_INTERRUPTED, "interrupted; nothing was done");
+    }
+    if (status != RENDERQ_OK)
+        memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
+    return status;
+}
+
+renderq_status rq_lost(renderq *h, const char *id)
+{
+    return rq_fault(h, RENDERQ_LOST,
+                    "the lease of job %s is not yours any more: it ran out, or the job was ended; stop working on it",
+                    id);
+}
+
+/* ---- many jobs of one queue: complete, start, renew. One job is a batch of one. ---- */
+
+renderq_status rq_batch_new(renderq *h, rq_batch *b, rq_statement_id statement, rq_statement_id look, size_t n)
+{
+    *b = (rq_batch){ .n = n, .statement = statement, .look_statement = look, .items = calloc(n, sizeof *b->items),
+                  .ask = calloc(n * RQ_ASK_MAX, sizeof *b->ask), .look = calloc(n * 2, sizeof *b->look),
+                  .matched = calloc(n, sizeof *b->matched) };
+    return b->items && b->ask && b->look && b->matched
+               ? RENDERQ_OK
+               : rq_fault(h, RENDERQ_NOMEM, "out of memory for %zu jobs; nothing was done", n);
+}
+
+void rq_batch_free(rq_batch *b)
+{
+    free(b->items);
+    free(b->ask);
+    free(b->look);
+    free(b->matched);
+}
+
+rq_value *rq_batch_ask(const rq_batch *b, size_t i)
+{
+    return b->ask + i * rq_statements[b->statement].n_params;
+}
+
+renderq_status rq_batch_take(renderq *h, rq_batch *b, size_t i, const char *where, const renderq_job *job)
+{
+    rq_batch_item *it = &b->items[i];
+    it->job = job;
+    renderq_status status = rq_check_lease(h, where, job, &it->lease);
+    if (status == RENDERQ_OK && b->statement != RQ_OUTPUT)
+        status = rq_tx_refuse_received(h, &it->lease.id, job->id.text);
+    if (status == RENDERQ_OK && i == 0)
+        status = rq_which_queue(h, job->queue, &b->room, &b->queue);
+    else if (status == RENDERQ_OK && strcmp(job->queue, b->queue->text) != 0)
+        status = rq_fault(h, RENDERQ_INVALID, "%sits queue is %.200s, and the first job's is %.200s", where,
+                          job->queue, b->queue->text);
+    rq_batch_ask(b, i)[0] = b->look[2 * i] = rq_guid_value(&it->lease.id);
+    rq_batch_ask(b, i)[1] = b->look[2 * i + 1] = rq_guid_value(&it->lease.token);
+    return status;
+}
+
+renderq_status rq_batch_read_lease(void *arg, size_t i, const rq_value *columns)
+{
+    rq_batch_item *it = &((rq_batch *)arg)->items[i];
+    it->lease_ms = columns[0].number * 1000;
+    it->started_at_ms = columns[1].number;
+    it->locked_at_ms = columns[2].number;
+    return RENDERQ_OK;
+}
+
+renderq_status rq_batch_run(renderq *h, rq_batch *b, rq_row_fn row)
+{
+    rq_fenced fenced = { .queue = b->queue, .ask = b->statement, .look = b->look_statement,
+                         .ask_values = b->ask, .look_values = b->look, .n = b->n, .matched = b->matched,
+                         .maybe = b->maybe, .row = row, .arg = b };
+    b->asked_ms = rq_clock_ms();
+    renderq_status status = rq_run_fenced(h, &fenced);
+    for (size_t i = 0; i < b->n && status == RENDERQ_OK; i++)
+        if (!b->matched[i])
+            status = rq_lost(h, b->items[i].job->id.text);
+    return status;
+}
+
+renderq_status rq_batch_status(const rq_batch *b, size_t i, renderq_status status)
+{
+    if (status != RENDERQ_OK && status != RENDERQ_LOST)
+        return status;
+    return b->matched[i] ? RENDERQ_OK : RENDERQ_LOST;
+}
+
+renderq_status rq_batch_check(renderq *h, const void *array, size_t n)
+{
+    if (!array)
+        return rq_fault(h, RENDERQ_INVALID, "the array of jobs is NULL");
+    if (n > RENDERQ_MANY_MAX)
+        return rq_fault(h, RENDERQ_INVALID, "%zu jobs are too many for one call: at most %d", n, RENDERQ_MANY_MAX);
+    return RENDERQ_OK;
+}
+
+void rq_batch_name(char *where, size_t size, size_t i, size_t n)
+{
+    where[0] = 0;
+    if (n > 1)
+        snprintf(where, size, "item %zu: ", i);
+}
+
+/* -- what comes back -- */
+
+void rq_batch_give_lease(renderq_job *job, const rq_batch *b, size_t i)
+{
+    if (!b->matched[i])
+        return;
+    job->locked_at_ms = b->items[i].locked_at_ms;
+    job->started_at_ms = b->items[i].started_at_ms;
+    rq_job_lease(job, b->items[i].lease_ms, b->asked_ms);
+}
+
+void rq_batch_give_statuses(renderq_status *each, const rq_batch *b, renderq_status status)
+{
+    for (size_t i = 0; each && i < b->n; i++)
+        each[i] = b->matched ? rq_batch_status(b, i, status) : status;
+}

@@ -1,0 +1,156 @@
+/* sqlite_tx.c: the SQLite driver's transactions: its own, those that the core begins, savepoints in those that are
+ * open, and whether one still stands. */
+#include <stdlib.h>
+
+#include "clock.h"
+#include "sqlite.h"
+
+static const char *const words[RQ_SQLITE_WORDS] = {
+    [RQ_SQLITE_BEGIN] = "BEGIN IMMEDIATE",
+    [RQ_SQLITE_COMMIT] = "COMMIT",
+    [RQ_SQLITE_ROLLBACK] = "ROLLBACK",
+    [RQ_SQLITE_SAVEPOINT] = "SAVEPOINT renderq",
+    [RQ_SQLITE_RELEASE] = "RELEASE renderq",
+    [RQ_SQLITE_BACK_TO] = "ROLLBACK TO renderq",
+};
+
+/* All of them before the first is used: one that undoes must not need memory when there is none. */
+static int prepare_words(sqlite_conn *conn)
+{
+    int rc = SQLITE_OK;
+    for (int i = 0; i < RQ_SQLITE_WORDS && rc == SQLITE_OK; i++)
+        if (!conn->words[i])
+            rc = sqlite3_prepare_v3(conn->db, words[i], -1, SQLITE_PREPARE_PERSISTENT, &conn->words[i], NULL);
+    return rc;
+}
+
+static int say(sqlite_conn *conn, int word)
+{
+    int rc = prepare_words(conn);
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(conn->words[word]);
+        sqlite3_reset(conn->words[word]);
+    }
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* Lets go of the file; the next statement opens it again. */
+void rq_sqlite_drop(sqlite_conn *conn)
+{
+    rq_sqlite_forget(conn, true);
+    for (int i = 0; i < RQ_SQLITE_WORDS; i++) {
+        sqlite3_finalize(conn->words[i]);
+        conn->words[i] = NULL;
+    }
+    if (!conn->attached)
+        sqlite3_close(conn->db);
+    conn->db = NULL;
+}
+
+/* Without the memory that even ROLLBACK can need (after the schema changed, it is prepared anew), closing rolls back:
+ * a transaction left open would swallow all that comes after it. */
+static void roll_back(sqlite_conn *conn)
+{
+    if (conn->db && !sqlite3_get_autocommit(conn->db))
+        say(conn, RQ_SQLITE_ROLLBACK);
+    if (conn->db && !sqlite3_get_autocommit(conn->db) && !conn->attached)
+        rq_sqlite_drop(conn);
+}
+
+int rq_sqlite_start_work(sqlite_conn *conn)
+{
+    conn->joined = !sqlite3_get_autocommit(conn->db);
+    return say(conn, conn->joined ? RQ_SQLITE_SAVEPOINT : RQ_SQLITE_BEGIN);
+}
+
+int rq_sqlite_keep_work(sqlite_conn *conn)
+{
+    return say(conn, conn->joined ? RQ_SQLITE_RELEASE : RQ_SQLITE_COMMIT);
+}
+
+void rq_sqlite_undo_work(sqlite_conn *conn)
+{
+    bool undone = conn->joined && !sqlite3_get_autocommit(conn->db) && say(conn, RQ_SQLITE_BACK_TO) == SQLITE_OK;
+    if (undone)
+        say(conn, RQ_SQLITE_RELEASE);
+    else
+        roll_back(conn);
+}
+
+/* Opens the file where that is still to do. What the caller began by SQL on our connection would keep a claim from
+ * being committed before it is handed out. */
+renderq_status rq_sqlite_ready(sqlite_conn *conn)
+{
+    if (conn->db && !conn->attached && !conn->base.guarded && !sqlite3_get_autocommit(conn->db))
+        return rq_error_set(conn->base.session->error, RENDERQ_INVALID, 0,
+                            "a transaction was begun by SQL on renderq_native(): end it there, and use "
+                            "renderq_begin()");
+    renderq_status status = conn->db ? RENDERQ_OK : rq_sqlite_open_file(conn, false);
+    if (status == RENDERQ_OK && !conn->db)
+        status = rq_error_set(conn->base.session->error, RENDERQ_SCHEMA, 0,
+                              "\"%s\" does not exist: renderq_create() or renderq init makes it", conn->path);
+    return status;
+}
+
+renderq_status rq_sqlite_begin(rq_conn *base)
+{
+    sqlite_conn *conn = (sqlite_conn *)base;
+    conn->busy_until = rq_clock_ms() + conn->busy_ms;
+    renderq_status status = rq_sqlite_ready(conn);
+    if (status != RENDERQ_OK)
+        return status;
+    int rc = say(conn, RQ_SQLITE_BEGIN);
+    if (rc != SQLITE_OK)
+        return rq_sqlite_error(conn, rc, "begin");
+    conn->began_at = conn->ended;
+    base->guarded = true;
+    return RENDERQ_OK;
+}
+
+/* Whether the transaction stands that was begun, or found. One that the caller's SQL has ended, and another begun in
+ * its place, shows on a connection of ours alone: the hooks of an attached one are the caller's. */
+bool rq_sqlite_stands(const sqlite_conn *conn)
+{
+    return conn->db && !sqlite3_get_autocommit(conn->db) && (conn->attached || conn->ended == conn->began_at);
+}
+
+renderq_status rq_sqlite_gone(const sqlite_conn *conn, const char *doing)
+{
+    return rq_error_set(conn->base.session->error, RENDERQ_ABORTED, 0,
+                        "%s: the transaction has been ended by SQL of the caller's or by an error; nothing was done, "
+                        "roll back", doing);
+}
+
+/* Transactions have no number here. The file's version changes with each commit, and before a first read. */
+renderq_status rq_sqlite_find(rq_conn *base, int64_t *id)
+{
+    sqlite3 *db = ((sqlite_conn *)base)->db;
+    unsigned version = 0;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_DATA_VERSION, &version);
+    *id = sqlite3_get_autocommit(db) ? 0 : 1 + (int64_t)version;
+    return RENDERQ_OK;
+}
+
+renderq_status rq_sqlite_commit(rq_conn *base)
+{
+    sqlite_conn *conn = (sqlite_conn *)base;
+    conn->busy_until = rq_clock_ms() + conn->busy_ms;
+    base->guarded = false;
+    if (!rq_sqlite_stands(conn)) {
+        roll_back(conn);
+        return rq_sqlite_gone(conn, "commit");
+    }
+    int rc = say(conn, RQ_SQLITE_COMMIT);
+    if (rc == SQLITE_OK)
+        return RENDERQ_OK;
+    renderq_status status = rq_sqlite_error(conn, rc, "commit");
+    roll_back(conn);
+    return status;
+}
+
+renderq_status rq_sqlite_rollback(rq_conn *base)
+{
+    base->guarded = false;
+    roll_back((sqlite_conn *)base);
+    return RENDERQ_OK;
+}
