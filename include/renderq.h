@@ -229,10 +229,9 @@ typedef struct renderq_job {
  * is looked for in the user's default schema, then in dbo. The database's compatibility level must be 130 or more
  * (SCHEMA). This call tries once, for connect_s. A statement that takes longer than command_s is stopped by the server,
  * which has 5 s for it; then the connection is dropped. A reply that keeps coming, be it a byte a second, is first read
- * to the end of its row. Later calls connect again and ask again, for retry_s from their
- * beginning and one try more; a statement that lasted for command_s has used up as much of it. A deadlock or a lock
- * timeout is asked again at most four times. FreeTDS obeys the environment (FREETDSCONF, TDSHOST, TDSDUMP, ...): see
- * renderq(3).
+ * to the end of its row. Later calls connect again and ask again, for retry_s from their beginning and one try more; a
+ * statement that lasted for command_s has used up as much of it. A deadlock or a lock timeout is asked again at most
+ * four times. FreeTDS obeys the environment (FREETDSCONF, TDSHOST, TDSDUMP, ...): see renderq(3).
  *
  * *out is set in any case but RENDERQ_NOMEM without a handle (then it is NULL): after a failure it serves
  * renderq_errmsg() and must still be closed.

@@ -62,8 +62,8 @@ renderq_status rq_lost(renderq *h, const char *id)
 renderq_status rq_batch_new(renderq *h, rq_batch *b, rq_statement_id statement, rq_statement_id look, size_t n)
 {
     *b = (rq_batch){ .n = n, .statement = statement, .look_statement = look, .items = calloc(n, sizeof *b->items),
-                  .ask = calloc(n * RQ_ASK_MAX, sizeof *b->ask), .look = calloc(n * 2, sizeof *b->look),
-                  .matched = calloc(n, sizeof *b->matched) };
+                     .ask = calloc(n * RQ_ASK_MAX, sizeof *b->ask), .look = calloc(n * 2, sizeof *b->look),
+                     .matched = calloc(n, sizeof *b->matched) };
     return b->items && b->ask && b->look && b->matched
                ? RENDERQ_OK
                : rq_fault(h, RENDERQ_NOMEM, "out of memory for %zu jobs; nothing was done", n);

@@ -197,6 +197,14 @@ renderq_status rq_run(renderq *h, const rq_queue *queue, rq_statement_id id, con
     return rq_tx_fault(h, status);
 }
 
+renderq_status rq_take_matched(void *arg, size_t item, const rq_value *columns)
+{
+    (void)item;
+    (void)columns;
+    *(bool *)arg = true;
+    return RENDERQ_OK;
+}
+
 rq_try rq_first_try(const renderq *h)
 {
     return (rq_try){ .until_ms = rq_clock_ms() + (int64_t)h->retry_s * 1000 };

@@ -142,6 +142,9 @@ renderq_status rq_connect(renderq *h);
 renderq_status rq_run(renderq *h, const rq_queue *queue, rq_statement_id id, const rq_value *values, size_t n,
                       rq_row_fn row, void *arg);
 
+/* A row function for a statement of one item, whose row says that it matched: *(bool *)arg becomes true. */
+renderq_status rq_take_matched(void *arg, size_t item, const rq_value *columns);
+
 /* One call's tries. After each, rq_again() says whether to ask again: the link broke and there is time. */
 typedef struct rq_try {
     int64_t until_ms;

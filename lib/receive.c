@@ -4,20 +4,12 @@
 #include "claim.h"
 #include "clock.h"
 
-static renderq_status take_matched(void *arg, size_t item, const rq_value *columns)
-{
-    (void)item;
-    (void)columns;
-    *(bool *)arg = true;
-    return RENDERQ_OK;
-}
-
 /* Completes the claimed job in the transaction that is open. *matched false: the lease is not ours any more. */
 static renderq_status complete_inside(rq_claim *c, const rq_lease *lease, bool *matched)
 {
     rq_value values[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), { .present = false } };
     *matched = false;
-    renderq_status status = rq_run(c->h, c->queue, RQ_COMPLETE, values, 1, take_matched, matched);
+    renderq_status status = rq_run(c->h, c->queue, RQ_COMPLETE, values, 1, rq_take_matched, matched);
     return status == RENDERQ_OK && *matched ? rq_tx_remember(c->h, c->queue, &lease->id, &lease->token) : status;
 }
 

@@ -28,14 +28,6 @@ static renderq_status gone(renderq *h)
 
 /* ---- the caller's own, on an attached connection ---- */
 
-static renderq_status take_matched(void *arg, size_t item, const rq_value *columns)
-{
-    (void)item;
-    (void)columns;
-    *(bool *)arg = true;
-    return RENDERQ_OK;
-}
-
 /* A received job's row that is not completed was rolled back, and the transaction it was received in is another one. */
 static renderq_status forget_if_rolled_back(renderq *h)
 {
@@ -45,7 +37,7 @@ static renderq_status forget_if_rolled_back(renderq *h)
     rq_value values[] = { rq_guid_value(&h->tx.job), rq_guid_value(&h->tx.token) };
     renderq_status status = rq_which_queue(h, h->tx.queue, &room, &queue);
     if (status == RENDERQ_OK)
-        status = rq_run(h, queue, RQ_COMPLETED, values, 1, take_matched, &completed);
+        status = rq_run(h, queue, RQ_COMPLETED, values, 1, rq_take_matched, &completed);
     if (status == RENDERQ_OK && !completed) {
         free(h->tx.queue);
         h->tx.queue = NULL;
@@ -204,9 +196,9 @@ static renderq_status ask_the_row(renderq *h, const rq_tx *tx)
     tries.maybe = true;
     do {
         held = completed = false;
-        status = rq_run(h, queue, RQ_RENEW, values, 1, take_matched, &held);
+        status = rq_run(h, queue, RQ_RENEW, values, 1, rq_take_matched, &held);
         if (status == RENDERQ_OK && !held)
-            status = rq_run(h, queue, RQ_COMPLETED, values, 1, take_matched, &completed);
+            status = rq_run(h, queue, RQ_COMPLETED, values, 1, rq_take_matched, &completed);
     } while (rq_again(h, &tries, &status));
     if (status != RENDERQ_OK || completed)
         return status;
