@@ -1,6 +1,7 @@
 /* kit.c: the fixtures of kit.h, and the handler that all tests use. */
 #include "kit.h"
 
+#include <poll.h>
 #include <signal.h>
 
 const char *kit_url;
@@ -16,6 +17,8 @@ static void note_begin(kit *k)
         k->most_at_once = k->at_once;
     k->started_ms = now_ms();
     pthread_mutex_unlock(&k->lock);
+    if (k->child_says[1])
+        assert_int_equal(write(k->child_says[1], "", 1), 1);
 }
 
 static void note_end(kit *k, renderq_stop_reason reason)
@@ -145,6 +148,9 @@ int kit_end(void **state)
     }
     renderq_worker_free(k->w);
     renderq_close(k->h);
+    for (size_t i = 0; i < count_of(k->child_says); i++)
+        if (k->child_says[i])
+            close(k->child_says[i]);
     assert_int_equal(k->overlaps, 0);
     pthread_mutex_destroy(&k->lock);
     free(k);
@@ -239,6 +245,21 @@ void wait_event(kit *k, renderq_event_type type, size_t n)
     if (events(k, type) < n)
         print_error("event %d came %zu times, not %zu\n", (int)type, events(k, type), n);
     assert_true(events(k, type) >= n);
+}
+
+void begins_in_child(kit *k)
+{
+    assert_int_equal(pipe(k->child_says), 0);
+}
+
+void wait_begun_in_child(kit *k, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char byte;
+        struct pollfd one = { .fd = k->child_says[0], .events = POLLIN };
+        assert_int_equal(poll(&one, 1, 20000), 1);
+        assert_int_equal(read(one.fd, &byte, 1), 1);
+    }
 }
 
 void let_go(kit *k)

@@ -24,6 +24,7 @@ typedef struct kit {
     renderq_status answer;                  /* of renderq_worker_run() */
     int64_t ended_ms;
     int slow_ms;
+    int child_says[2];                      /* a pipe, a byte for each handler that began; 0 is none */
 
     pthread_mutex_t lock;                   /* of all below */
     int let_go;
@@ -63,6 +64,12 @@ void wait_event(kit *k, renderq_event_type type, size_t n);
 size_t events(kit *k, renderq_event_type type);
 size_t handlers_now(kit *k);
 void let_go(kit *k);
+
+/* For a worker in a child process, whose counters are its own: call the first before the fork; the second waits until the
+ * child's handlers have begun n times, and fails after twenty seconds. The rows tell too early: they are the child's from
+ * the claim on, whose reply may still be on its way. */
+void begins_in_child(kit *k);
+void wait_begun_in_child(kit *k, size_t n);
 
 /* The queue as it is now. */
 renderq_counts counts(kit *k);

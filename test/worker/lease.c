@@ -163,14 +163,14 @@ static void a_process_that_sleeps(void **state)
 {
     kit *k = *state;
     put_some(k, "l", 3);
-    k->slow_ms = 400;
+    k->slow_ms = 1500;
     k->options.threads = 3;
     k->options.lease_s = 2;
     k->options.max_jobs = 3;
     k->options.name = "sleeper";
+    begins_in_child(k);
     pid_t child = start_child(sleeper, k, false);
-    for (int i = 0; i < 1000 && counts(k).processing < 3; i++)
-        sleep_ms(2);
+    wait_begun_in_child(k, 3);
     assert_int_equal(kill(child, SIGSTOP), 0);
     int64_t until = now_ms() + 15000;
     while (counts(k).processing > 0 && now_ms() < until) {
@@ -180,6 +180,7 @@ static void a_process_that_sleeps(void **state)
     expect_queue(k, 0, 0, 0, 0, 3);
     k->options.name = "other";
     k->options.lease_s = 30;
+    k->slow_ms = 10;
     expect(k, run_here(k), RENDERQ_OK);
     expect_queue(k, 0, 0, 3, 0, 0);
     assert_int_equal(kill(child, SIGCONT), 0);
