@@ -39,6 +39,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 cd "$WORK" || exit 1
 mkdir outputs again
+: > log
 
 fail() {
     echo "demo-controller: $*" >&2

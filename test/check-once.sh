@@ -36,6 +36,7 @@ export FREETDSCONF="$WORK/none.conf"
 # shellcheck disable=SC2086  # CC may be a command with its arguments
 ${CC:-cc} -std=gnu99 -I"$SOURCE/include" -I"$SOURCE/lib" "$SOURCE/test/tsql/contract.c" "$SOURCE/lib/statement.c" \
     -o tell && ./tell > contract
+: > server
 python3 "$SOURCE/test/tdsd/tdsd.py" --sql "$SOURCE/sql" --contract contract --db tdsd.db --callers > server 2>&1 &
 SERVER=$!
 PORT=""

@@ -54,8 +54,9 @@ make_certificate() {
         > "$WORK/openssl" 2>&1 || { cat "$WORK/openssl"; return 1; }
 }
 
-# Sets SERVER and PORT.
+# Sets SERVER and PORT. The shell that starts it may be slow to open the file, which must not hold the last one's port.
 start_server() {
+    : > "$WORK/server"
     python3 "$SOURCE/test/tdsd/tdsd.py" --sql "$SOURCE/sql" --contract "$RENDERQ_TDSD_CONTRACT" --db "$WORK/queue.db" \
         --user sa --password s3cret --database renderq > "$WORK/server" 2>&1 &
     SERVER=$!

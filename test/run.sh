@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the test programs that `make tests` built, each in a folder of its own, and says at the end which failed.
+# Runs the test programs that `make tests` built, each in a folder of its own. Says in which second each began, and at
+# the end which failed.
 # BUILD: where they are. WRAP: a command to run each program under (valgrind).
 set -u
 BUILD=$(cd "${BUILD:-build}" && pwd) || exit 1
@@ -9,13 +10,14 @@ WORK=$(mktemp -d) || exit 1
 trap 'rm -rf "$WORK"' EXIT
 trap 'exit 130' INT TERM
 failed=""
+began=$(date +%s)
 
 # run NAME COMMAND...
 run() {
     name=$1
     shift
     mkdir -p "$WORK/$name"
-    printf '== %s\n' "$name"
+    printf '== %s (%s s)\n' "$name" $(($(date +%s) - began))
     (cd "$WORK/$name" && "$@") || failed="$failed $name"
 }
 
@@ -40,4 +42,4 @@ if [ -n "$failed" ]; then
     printf 'FAILED:%s\n' "$failed"
     exit 1
 fi
-echo "every test passed"
+echo "every test passed ($(($(date +%s) - began)) s)"

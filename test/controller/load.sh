@@ -13,6 +13,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 cd "$WORK"
 mkdir outputs
+: > log
 "$BUILD/renderq-controller" --db "sqlite:queue.db?synchronous=normal" --create --listen 127.0.0.1:0 --outputs outputs \
     --scan 1 --no-access-log 2> log &
 service=$!
