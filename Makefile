@@ -501,7 +501,7 @@ $(CLI): $(CLI_OBJECTS) $(STATIC)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(JANSSON_LIBS) $(ENGINE_LIBS) -o $@
 
 # ---- controller ----
-# The HTTP service. It knows the public header alone; how a job is read from JSON is the command's.
+# The HTTP service. It knows the public header alone; how a job is read from JSON, and written, is the command's.
 
 CONTROLLER := $(BUILD)/renderq-controller
 CONTROLLER_OBJECTS := $(patsubst controller/%.c,$(BUILD)/controller/%.o,$(sort $(wildcard controller/*.c))) \
@@ -524,7 +524,7 @@ $(BUILD)/controller/page.c: controller/page/index.html
 $(BUILD)/controller/page.o: $(BUILD)/controller/page.c Makefile
 	$(CC) $(BASE_CFLAGS) -Icontroller $(CFLAGS) $(DEPFLAGS) -c $< -o $@
 
-$(CONTROLLER): $(CONTROLLER_OBJECTS) $(BUILD)/cli/record.o $(STATIC)
+$(CONTROLLER): $(CONTROLLER_OBJECTS) $(patsubst %,$(BUILD)/cli/%.o,record job_json text) $(STATIC)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(JANSSON_LIBS) $(MICROHTTPD_LIBS) $(ENGINE_LIBS) -o $@
 
 # What asks it many things at a time; test/check-controller.sh and `make bench-controller` run it.

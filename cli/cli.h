@@ -94,10 +94,6 @@ exit_code confirm(const cli *c, bool yes, const char *format, ...) __attribute__
 #define DURATION_SIZE 48
 const char *duration_text(int64_t ms, char *buffer);
 
-/* "2026-01-31T12:00:00.000Z"; "" for 0. The buffer needs TIME_SIZE. */
-#define TIME_SIZE 40
-const char *time_text(int64_t ms, char *buffer);
-
 /* Milliseconds of a clock that only goes forward. */
 int64_t clock_ms(void);
 

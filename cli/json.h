@@ -3,18 +3,7 @@
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 
-#include <jansson.h>
-#include <renderq.h>
-#include <stdbool.h>
-
-/* A text; null for NULL. What is not UTF-8 is made so, since JSON cannot hold it. */
-json_t *json_text(const char *text);
-
-/* A time as ISO 8601 in UTC; null for 0. */
-json_t *json_time(int64_t ms);
-
-/* A job with the field names of an enqueued record; what renderq_list() leaves out (the payload) is left out. */
-json_t *json_job(const renderq_job *job);
+#include "job_json.h"
 
 /* Prints it on a line of its own and lets it go. */
 void json_print(json_t *value);

@@ -1,4 +1,4 @@
-/* say.c: what the command says to people besides its data: errors, questions, durations and times in words. */
+/* say.c: what the command says to people besides its data: errors, questions, durations in words. */
 #include "cli.h"
 
 #include <stdarg.h>
@@ -128,17 +128,6 @@ const char *duration_text(int64_t ms, char *buffer)
     int len = snprintf(buffer, DURATION_SIZE, "%lld %s", (long long)(ms / units[i].ms), units[i].unit);
     if (rest > 0)
         snprintf(buffer + len, DURATION_SIZE - (size_t)len, " %lld %s", (long long)rest, units[i + 1].unit);
-    return buffer;
-}
-
-const char *time_text(int64_t ms, char *buffer)
-{
-    time_t seconds = (time_t)(ms / 1000);
-    struct tm parts;
-    char day[32];
-    *buffer = 0;
-    if (ms != 0 && gmtime_r(&seconds, &parts) && strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &parts) > 0)
-        snprintf(buffer, TIME_SIZE, "%s.%03dZ", day, abs((int)(ms % 1000)));
     return buffer;
 }
 

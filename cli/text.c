@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -186,4 +187,17 @@ char *text_last_line(const char *text)
     char *made = text_clean(line);
     free(line);
     return made;
+}
+
+/* ---- times ---- */
+
+const char *time_text(int64_t ms, char *buffer)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm parts;
+    char day[32];
+    *buffer = 0;
+    if (ms != 0 && gmtime_r(&seconds, &parts) && strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &parts) > 0)
+        snprintf(buffer, TIME_SIZE, "%s.%03dZ", day, abs((int)(ms % 1000)));
+    return buffer;
 }

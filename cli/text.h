@@ -1,4 +1,5 @@
-/* text.h: texts from a database made fit for a terminal: harmless, measured in columns, and cut to them. */
+/* text.h: texts from a database made fit for a terminal: harmless, measured in columns, and cut to them; and times as
+ * text. */
 #ifndef CLI_TEXT_H
 #define CLI_TEXT_H
 
@@ -36,5 +37,9 @@ size_t terminal_rows(int fd);
 
 /* The line of a text that says most: its last one with anything in it. The caller frees it; it is clean. */
 char *text_last_line(const char *text);
+
+/* "2026-01-31T12:00:00.000Z"; "" for 0. The buffer needs TIME_SIZE. */
+#define TIME_SIZE 40
+const char *time_text(int64_t ms, char *buffer);
 
 #endif

@@ -2,21 +2,13 @@
 #ifndef CONTROLLER_JSON_H
 #define CONTROLLER_JSON_H
 
-#include <jansson.h>
-#include <renderq.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../cli/job_json.h"
 #include "exchange.h"
 
-/* A text; null for NULL. What is not UTF-8 is made so. */
-json_t *json_text(const char *text);
-
-/* A time as ISO 8601 in UTC; null for 0. */
-json_t *json_time(int64_t ms);
-
-/* A job as GET gives it, and as POST next hands it out. */
-json_t *json_job(const renderq_job *job);
+/* A job as POST next hands it out. */
 json_t *json_handed_out(const renderq_job *job);
 
 json_t *json_error_object(const char *error, const char *message);

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../cli/text.h"
+
 #define SELDOM_MS 10000
 
 /* In one write, so that the lines of several threads stay apart. */
@@ -57,17 +59,6 @@ void log_access(const access_line *line)
                        line->method, line->path, line->code, line->bytes, (double)line->took_us / 1000,
                        line->note ? " " : "", line->note ? line->note : "");
     write_line(STDOUT_FILENO, text, sizeof text, len);
-}
-
-const char *time_text(int64_t ms, char *buffer)
-{
-    struct tm parts;
-    time_t seconds = (time_t)(ms / 1000);
-    if (!gmtime_r(&seconds, &parts))
-        memset(&parts, 0, sizeof parts);
-    size_t len = strftime(buffer, TIME_SIZE, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(buffer + len, TIME_SIZE - len, ".%03dZ", (int)(ms % 1000));
-    return buffer;
 }
 
 int64_t clock_us(void)

@@ -22,10 +22,6 @@ typedef struct access_line {
 
 void log_access(const access_line *line);
 
-/* "2026-01-31T12:00:00.000Z". */
-#define TIME_SIZE 40
-const char *time_text(int64_t ms, char *buffer);
-
 int64_t clock_us(void);                 /* a clock that only goes forward */
 int64_t clock_ms(void);
 int64_t wall_ms(void);                  /* of UTC since 1970 */
