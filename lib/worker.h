@@ -206,12 +206,19 @@ void rq_worker_call(renderq_worker *w, renderq_task *task);     /* the handler; 
 void *rq_worker_transact(void *thread);
 void rq_worker_watch_transactions(renderq_worker *w);   /* until they are all done */
 
+/* ---- worker_poll.c: the poller ---- */
+
+void rq_worker_poll(renderq_worker *w);                 /* until all is done */
+int64_t rq_worker_watch(renderq_worker *w);             /* handlers that take too long; when to look again */
+
 /* ---- worker.c ---- */
 
+bool rq_worker_stopped(const renderq_worker *w);        /* a stop was asked for; anybody's */
 bool rq_worker_stopping(const renderq_worker *w);       /* no more work is to be begun; the poller's */
+int64_t rq_worker_tell_at(const renderq_worker *w);     /* when handlers are told to stop; INT64_MAX: not yet */
 bool rq_worker_overdue(const renderq_worker *w);        /* run() should have returned; anybody's */
 void rq_worker_give_up(renderq_worker *w, renderq_status why, const char *text);    /* the queue cannot be used */
-int64_t rq_worker_watch(renderq_worker *w);             /* handlers that take too long; when to look again */
+renderq_status rq_link_connect(renderq_worker *w, rq_link *link);
 void rq_worker_unref(renderq_worker *w);                /* under the lock, which it leaves */
 
 #endif
