@@ -1,5 +1,6 @@
 -- renew_many: begins leases anew from now.
--- The items are taken apart as in complete_many.
+-- The items are taken apart as in complete_many. The rows are read afterwards, as OUTPUT may give them as they were
+-- before another change that was waited for; who has lost the lease meanwhile is told so.
 -- Of items that name one lease twice the first decides, and all are answered alike.
 DECLARE @items nvarchar(max) = N'[{"i":0,"id":"5F1D2C3B-4A59-4687-9A0B-019AD0000000",'
         + N'"token":"0D6E5F4C-3B2A-4190-8F7E-6D5C4B3A2918",'
@@ -18,21 +19,21 @@ SELECT i, JobId, LeaseToken, Progress, ROW_NUMBER() OVER (PARTITION BY JobId, Le
                CAST(jsonb_object_field_text(item, 'progress') AS nvarchar(201)) AS Progress
           FROM jsonb_array_elements(CAST(@items AS jsonb)) AS e (item)) AS x;
 
-DECLARE @done TABLE (JobId uniqueidentifier NOT NULL, LeaseToken uniqueidentifier NOT NULL, LeaseSeconds int,
-                     StartedAtUtc datetime2(7), LockedAtUtc datetime2(7));
+DECLARE @done TABLE (JobId uniqueidentifier NOT NULL, LeaseToken uniqueidentifier NOT NULL);
 
 UPDATE j
    SET LockedAtUtc = @at, LeasedAtUtc = @at,
        Progress = COALESCE((SELECT y.Progress FROM @jobs AS y
                              WHERE y.JobId = j.JobId AND y.LeaseToken = j.LeaseToken AND y.nth = 1)
                            COLLATE Latin1_General_100_BIN2, j.Progress)
-OUTPUT inserted.JobId, inserted.LeaseToken, inserted.LeaseSeconds, inserted.StartedAtUtc, inserted.LockedAtUtc
-  INTO @done (JobId, LeaseToken, LeaseSeconds, StartedAtUtc, LockedAtUtc)
+OUTPUT inserted.JobId, inserted.LeaseToken INTO @done (JobId, LeaseToken)
   FROM [dbo].[VideoRenderJobs] AS j
   JOIN @jobs AS x ON x.JobId = j.JobId AND x.LeaseToken = j.LeaseToken AND x.nth = 1
  WHERE j.LeasedAtUtc = j.LockedAtUtc AND j.Status = 'Processing';
 
-SELECT x.i, d.LeaseSeconds, DATEDIFF_BIG(MILLISECOND, '1970-01-01', d.StartedAtUtc),
-       DATEDIFF_BIG(MILLISECOND, '1970-01-01', d.LockedAtUtc)
+SELECT x.i, j.LeaseSeconds, DATEDIFF_BIG(MILLISECOND, '1970-01-01', j.StartedAtUtc),
+       DATEDIFF_BIG(MILLISECOND, '1970-01-01', j.LockedAtUtc)
   FROM @jobs AS x
-  JOIN @done AS d ON d.JobId = x.JobId AND d.LeaseToken = x.LeaseToken;
+  JOIN @done AS d ON d.JobId = x.JobId AND d.LeaseToken = x.LeaseToken
+  JOIN [dbo].[VideoRenderJobs] AS j ON j.JobId = d.JobId AND j.LeaseToken = d.LeaseToken
+ WHERE j.LeasedAtUtc = j.LockedAtUtc AND j.Status = 'Processing';

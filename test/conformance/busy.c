@@ -1,9 +1,10 @@
 /* busy.c: what stands in the way of a call: somebody else's lock, a table that is missing or is no queue. */
 #include "suite.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <pthread.h>
 
 /* ---- locks ---- */
 
@@ -33,6 +34,13 @@ static renderq_status do_renew(held *x)
     return renderq_renew(x->h, x->job, "half");
 }
 
+static renderq_status do_renew_many(held *x)
+{
+    renderq_status each = RENDERQ_OK, status = renderq_renew_many(x->h, &x->job, 1, &each);
+    assert_int_equal(each, status);
+    return status;
+}
+
 static renderq_status do_start(held *x)
 {
     renderq_status each = RENDERQ_OK, status = renderq_start_many(x->h, &x->job, 1, "node-2", 0, &each);
@@ -60,8 +68,9 @@ static renderq_status do_settle(held *x)
     return renderq_settle(x->h, NULL, &x->job->id, "out", 0);
 }
 
-static renderq_status (*const blocked[])(held *x) = { do_complete, do_complete_many, do_renew, do_start, do_fail,
-                                                     do_release, do_cancel, do_settle };
+static renderq_status (*const blocked[])(held *x) = {
+    do_complete, do_complete_many, do_renew, do_renew_many, do_start, do_fail, do_release, do_cancel, do_settle,
+};
 
 /* BUSY: nothing is done, the connection still works, and the same call does it later. */
 static void a_locked_row_is_busy(void **state)
@@ -137,6 +146,45 @@ static void an_interrupt_ends_the_wait_for_a_lock(void **state)
     expect_ok(s->h, renderq_complete(s->h, job, NULL));
     take_none(s->h);                                /* that interrupt is used up */
     renderq_job_free(job);
+}
+
+typedef struct late_call {
+    held x;
+    renderq_status (*call)(held *x);
+    renderq_status status;
+} late_call;
+
+static void *call_late(void *arg)
+{
+    late_call *late = arg;
+    late->status = late->call(&late->x);
+    return NULL;
+}
+
+/* What somebody else did to the row while a call waited for it is in what the call answers. */
+static void what_was_waited_for_is_seen(void **state)
+{
+    static renderq_status (*const calls[])(held *x) = { do_renew, do_renew_many, do_start };
+    suite *s = *state;
+    void *native = own_connection(s);
+    for (size_t i = 0; i < count_of(calls); i++) {
+        char sql[300];
+        pthread_t thread;
+        renderq_job *job = put_and_take(s, "intro");
+        late_call late = { .x = { .s = s, .h = s->h, .job = job }, .call = calls[i] };
+        snprintf(sql, sizeof sql, "UPDATE %s SET LeaseSeconds = 7777 WHERE JobId = '%s'", s->queue, job->id.text);
+        assert_true(s->native->run(native, s->native->begin));
+        assert_true(s->native->run(native, sql));
+        assert_int_equal(pthread_create(&thread, NULL, call_late, &late), 0);
+        sleep_ms(200);                              /* the call has begun by then, or has nothing to wait for */
+        assert_true(s->native->run(native, s->native->commit));
+        pthread_join(thread, NULL);
+        expect_ok(s->h, late.status);
+        assert_in_range(renderq_lease_left_ms(job), 7000000, 7778000);
+        expect_ok(s->h, renderq_complete(s->h, job, NULL));
+        renderq_job_free(job);
+    }
+    s->native->disconnect(native);
 }
 
 /* ---- tables ---- */
@@ -221,6 +269,7 @@ int run_busy(void)
         TEST(a_locked_row_is_busy),
         TEST(reading_goes_on),
         TEST(an_interrupt_ends_the_wait_for_a_lock),
+        TEST(what_was_waited_for_is_seen),
         TEST(a_table_that_is_missing),
         TEST(a_table_that_was_dropped),
         TEST(create_leaves_what_is_there),
