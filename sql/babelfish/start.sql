@@ -17,4 +17,5 @@ IF @@ROWCOUNT > 0
     SELECT LeaseSeconds, DATEDIFF_BIG(MILLISECOND, '1970-01-01', StartedAtUtc),
            DATEDIFF_BIG(MILLISECOND, '1970-01-01', LockedAtUtc)
       FROM [dbo].[VideoRenderJobs]
-     WHERE JobId = @id AND LeaseToken = COALESCE(@fresh, @token) AND LeasedAtUtc = LockedAtUtc AND Status = 'Processing';
+     WHERE JobId = @id AND LeaseToken = COALESCE(@fresh, @token) AND LeasedAtUtc = LockedAtUtc
+       AND Status = 'Processing';

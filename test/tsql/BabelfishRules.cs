@@ -30,6 +30,30 @@ static class BabelfishRules
             "this is what sql/sqlserver says: it need not be here");
     }
 
+    // What SQL Server's files put out of a row that they change may be stale there, so each of these has a file here.
+    public static void Instead(List<SqlFile> files, List<SqlFile> here, Findings findings)
+    {
+        foreach (SqlFile file in files.Where(f => !f.IsScript && Outputs(f).Any()))
+            findings.Check("beside", here.Exists(h => h.Name == file.Name), file, Outputs(file).First().StartLine,
+                "OUTPUT is not to be relied on there: it needs a file of sql/babelfish");
+    }
+
+    static IEnumerable<UpdateSpecification> Outputs(SqlFile file) =>
+        file.All<UpdateSpecification>().Where(u => u.OutputClause != null || u.OutputIntoClause != null);
+
+    static IEnumerable<SelectElement> Output(UpdateSpecification update) =>
+        (update.OutputClause?.SelectColumns ?? []).Concat(update.OutputIntoClause?.SelectColumns ?? []);
+
+    // A column of `inserted` that no other statement changes under the same lease, or that this one sets.
+    static bool IsFirm(SelectElement column, UpdateSpecification update)
+    {
+        string name = Name(SqlFile.Source(column));
+        return name is "JobId" or "LeaseToken"
+            || update.SetClauses.OfType<AssignmentSetClause>().Any(s => Name(SqlFile.Source(s.Column)) == name);
+    }
+
+    static string Name(string source) => source[(source.LastIndexOf('.') + 1)..];
+
     static string Sent(SqlFile file) => string.Join('\n', file.Lines[(file.Marker + 1)..]);
 
     public static void Unable(SqlFile file, Findings findings)
@@ -55,6 +79,8 @@ static class BabelfishRules
                 .Where(o => o.SelectColumns.OfType<SelectScalarExpression>()
                     .Any(c => c.Expression is not ColumnReferenceExpression)),
             "OUTPUT of an expression");
+        Refuse(Outputs(file).Where(u => Output(u).Any(c => !IsFirm(c, u))),
+            "OUTPUT of what the statement does not set: it is as it was before a wait for the row");
         Refuse(file.All<TSqlStatement>().OfType<DataModificationStatement>()
                 .Where(s => file.All<OutputClause>(s).Count > 0 && CountsBehind(file, s)),
             "@@ROWCOUNT is 0 behind an OUTPUT to the client");

@@ -43,6 +43,7 @@ List<SqlFile> there = Directory.GetFiles(args[3], "*.sql").Order(StringComparer.
     .Select(p => new SqlFile(p, SqlFile.NameOf(p))).ToList();
 foreach (SqlFile file in there)
     CheckBabelfish(file, findings);
+BabelfishRules.Instead(files, there, findings);
 List<(string Path, Findings Found)> wrong = CheckWrong(args[2], Check);
 wrong.AddRange(CheckWrong(Path.Combine(args[2], "babelfish"), CheckBabelfish));
 model.Check(schema);
