@@ -228,16 +228,21 @@ static bool stops_cleanly(player *who, int64_t until_ms)
 {
     int status = 0;
     pid_t ended;
-    while ((ended = waitpid(who->pid, &status, WNOHANG)) == 0 && once_now_ms() < until_ms) {
-        kill(who->pid, SIGCONT);        /* it may have stopped itself */
-        once_pause_ms(10);
-    }
-    if (ended == 0) {
+    bool over;
+    do {
+        ended = waitpid(who->pid, &status, WNOHANG | WUNTRACED);
+        if (ended > 0 && WIFSTOPPED(status))    /* by itself; sent to others, it can hang a leak checker */
+            kill(who->pid, SIGCONT);
+        else if (ended == 0)
+            once_pause_ms(10);
+        over = ended != 0 && !WIFSTOPPED(status);
+    } while (!over && once_now_ms() < until_ms);
+    if (!over) {
         kill(who->pid, SIGKILL);
         waitpid(who->pid, NULL, 0);
     }
     who->pid = 0;
-    return ended != 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return over && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 /* ---- chaos ---- */
