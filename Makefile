@@ -187,7 +187,8 @@ $(FAULTS): $(FAULTS_OBJECTS) $(STATIC)
 # One suite for every engine, as the conformance suite; test/run.sh and test/check-tds.sh run it.
 
 WORKER := $(BUILD)/test/worker/worker
-WORKER_OBJECTS := $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/worker/*.c)))
+WORKER_OBJECTS := $(INTEROP_SQL) $(patsubst test/%.c,$(BUILD)/test/%.o,$(sort $(wildcard test/worker/*.c \
+    test/conformance/engine_*.c)))
 tests: $(WORKER)
 
 $(WORKER): $(WORKER_OBJECTS) $(STATIC)

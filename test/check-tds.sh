@@ -107,7 +107,8 @@ dapper() {
 worker() {
     start_server || return 1
     # shellcheck disable=SC2086
-    ${WRAP:-} "$BUILD/test/worker/worker" "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" ${GROUPS_OF_WORKER:-} \
+    RENDERQ_TDSD_FILE=$WORK/queue.db ${WRAP:-} "$BUILD/test/worker/worker" \
+        "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" ${GROUPS_OF_WORKER:-} \
         || { stop_server; return 1; }
     stop_server
 }

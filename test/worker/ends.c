@@ -1,6 +1,15 @@
 /* ends.c: what ends a worker by itself: so many jobs, an empty queue. And what it finds while it goes on. */
 #include "kit.h"
 
+static void put_delayed(kit *k, int64_t delay_ms)
+{
+    renderq_new_job new = RENDERQ_INIT(renderq_new_job);
+    new.composition_id = "d";
+    new.payload_json = "{}";
+    new.delay_ms = delay_ms;
+    assert_status(k->h, renderq_enqueue(k->h, &new, NULL), RENDERQ_OK);
+}
+
 static void it_ends_after_so_many_jobs(void **state)
 {
     kit *k = *state;
@@ -30,41 +39,45 @@ static void it_ends_when_the_queue_is_empty(void **state)
 static void it_is_not_empty_while_a_job_is_in_hand(void **state)
 {
     kit *k = *state;
-    put_some(k, "l", 1);
-    k->slow_ms = 300;
+    put_some(k, "h", 1);
     k->options.stop_when_empty = 1;
     k->options.threads = 2;
     start(k);
     wait_event(k, RENDERQ_EVENT_STARTED, 1);
     sleep_ms(150);                                  /* several empty reads */
     put_some(k, "f", 1);
+    wait_event(k, RENDERQ_EVENT_FAILED, 4);
+    let_go(k);
     expect(k, wait_end(k), RENDERQ_OK);
     expect_queue(k, 0, 0, 1, 1, 0);
 }
 
+/* It finds nothing at first; then the job is there, and after it the time begins anew. */
 static void it_may_wait_before_it_is_empty(void **state)
 {
     kit *k = *state;
     k->options.stop_when_empty = 1;
     k->options.empty_ms = 400;
     k->options.poll_max_ms = 100;
-    start(k);
-    sleep_ms(200);
-    put_some(k, "d", 1);
     int64_t put_ms = now_ms();
+    put_delayed(k, 200);
+    start(k);
     expect(k, wait_end(k), RENDERQ_OK);
     expect_queue(k, 0, 0, 1, 0, 0);
-    assert_true(k->ended_ms - put_ms >= 390);
+    assert_true(k->ended_ms - put_ms >= 590);
 }
 
 static void several_at_once_and_no_more(void **state)
 {
     kit *k = *state;
-    put_some(k, "l", 24);
-    k->slow_ms = 40;
+    put_some(k, "h", 24);
     k->options.threads = 6;
     k->options.stop_when_empty = 1;
-    expect(k, run_here(k), RENDERQ_OK);
+    start(k);
+    wait_until(handlers_now(k) == 6);
+    sleep_ms(100);                                  /* time for a seventh */
+    let_go(k);
+    expect(k, wait_end(k), RENDERQ_OK);
     expect_queue(k, 0, 0, 24, 0, 0);
     assert_int_equal(k->most_at_once, 6);
 }
@@ -91,11 +104,10 @@ static void it_heals_the_queue(void **state)
     renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
     renderq_job *job = NULL;
     renderq_id id = put_some(k, "d", 1);
-    options.lease_s = 1;
     options.unstarted = 1;                          /* so that it needs no back-off */
     assert_status(k->h, renderq_claim(k->h, &options, &job), RENDERQ_OK);
     renderq_job_free(job);
-    sleep_ms(2100);
+    run_out(k);
     k->options.stop_when_empty = 1;
     expect(k, run_here(k), RENDERQ_OK);
     job = look(k, &id);
@@ -107,11 +119,7 @@ static void it_heals_the_queue(void **state)
 static void it_promotes_what_is_due(void **state)
 {
     kit *k = *state;
-    renderq_new_job new = RENDERQ_INIT(renderq_new_job);
-    new.composition_id = "d";
-    new.payload_json = "{}";
-    new.delay_ms = 200;
-    assert_status(k->h, renderq_enqueue(k->h, &new, NULL), RENDERQ_OK);
+    put_delayed(k, 200);
     k->options.max_jobs = 1;
     expect(k, run_here(k), RENDERQ_OK);
     expect_queue(k, 0, 0, 1, 0, 0);

@@ -31,10 +31,42 @@ static void note_end(kit *k, renderq_stop_reason reason)
 
 static bool may_go(kit *k)
 {
+    struct pollfd one = { .fd = k->child_hears[0], .events = POLLIN };
     pthread_mutex_lock(&k->lock);
     bool may = k->let_go;
     pthread_mutex_unlock(&k->lock);
-    return may;
+    return may || (one.fd && poll(&one, 1, 0) == 1);        /* the byte stays, for all handlers */
+}
+
+static renderq_outcome wait_to_go(kit *k)
+{
+    while (!may_go(k))
+        sleep_ms(2);
+    return RENDERQ_TASK_DONE;
+}
+
+static size_t calls(kit *k)
+{
+    pthread_mutex_lock(&k->lock);
+    size_t n = k->calls;
+    pthread_mutex_unlock(&k->lock);
+    return n;
+}
+
+/* The first of them to see all the others lets them go, too: they may look when it has left. */
+static renderq_outcome meet(kit *k)
+{
+    pthread_mutex_lock(&k->lock);
+    k->met = k->met || k->at_once == (size_t)k->options.threads;
+    bool met = k->met;
+    pthread_mutex_unlock(&k->lock);
+    while (!met) {
+        sleep_ms(2);
+        pthread_mutex_lock(&k->lock);
+        met = k->met;
+        pthread_mutex_unlock(&k->lock);
+    }
+    return RENDERQ_TASK_DONE;
 }
 
 static renderq_outcome act(kit *k, renderq_task *task, const renderq_job *job)
@@ -44,19 +76,17 @@ static renderq_outcome act(kit *k, renderq_task *task, const renderq_job *job)
     case 'e': return renderq_task_done(task, job->payload_json);
     case 'f': return renderq_task_fail(task, job->payload_json, 0);
     case 'n': return renderq_task_fail(task, NULL, RENDERQ_NEVER);
-    case 'r': return job->created_at_ms + 500 > job->started_at_ms ? renderq_task_retry(task, 600) : RENDERQ_TASK_DONE;
+    case 'r': return calls(k) == 1 ? renderq_task_retry(task, 100) : RENDERQ_TASK_DONE;
     case 's':
         assert_int_equal(renderq_task_progress(task, "half of it"), RENDERQ_OK);
-        /* fall through */
+        return wait_to_go(k);
     case 'l': sleep_ms(k->slow_ms); return renderq_task_done(task, "slowly");
     case 'w':
         while (renderq_task_should_stop(task) == RENDERQ_GO_ON)
             sleep_ms(2);
         return RENDERQ_TASK_RETRY;
-    case 'h':
-        while (!may_go(k))
-            sleep_ms(2);
-        return RENDERQ_TASK_DONE;
+    case 'h': return wait_to_go(k);
+    case 'b': return meet(k);
     case 'x': kill(getpid(), SIGKILL); return RENDERQ_TASK_DONE;
     default: return (renderq_outcome)77;
     }
@@ -134,6 +164,7 @@ int kit_begin(void **state)
     k->options.log = on_line;
     k->options.poll_min_ms = 10;
     k->options.poll_max_ms = 50;
+    k->options.grace_s = k->options.linger_s = PATIENCE_MS / 1000;
     return 0;
 }
 
@@ -148,9 +179,10 @@ int kit_end(void **state)
     }
     renderq_worker_free(k->w);
     renderq_close(k->h);
-    for (size_t i = 0; i < count_of(k->child_says); i++)
-        if (k->child_says[i])
-            close(k->child_says[i]);
+    for (size_t i = 0; k->child_says[0] && i < 2; i++) {
+        close(k->child_says[i]);
+        close(k->child_hears[i]);
+    }
     assert_int_equal(k->overlaps, 0);
     pthread_mutex_destroy(&k->lock);
     free(k);
@@ -178,19 +210,47 @@ renderq_id put_some(kit *k, const char *composition, size_t n)
     return first;
 }
 
+renderq_id put_without_retries(kit *k, const char *composition)
+{
+    renderq_new_job new = RENDERQ_INIT(renderq_new_job);
+    renderq_id id = { "" };
+    new.composition_id = composition;
+    new.payload_json = "{\"n\":1}";
+    new.max_retries = RENDERQ_NO_RETRY;
+    assert_status(k->h, renderq_enqueue(k->h, &new, &id), RENDERQ_OK);
+    return id;
+}
+
 /* ---- the worker ---- */
 
+/* A worker of short leases is short of patience, too: a server that is slow to let it in is asked again. */
 void make(kit *k)
 {
+    int64_t until = now_ms() + PATIENCE_MS;
     renderq_status status = renderq_worker_new(k->url, &k->options, &k->w);
+    while (status == RENDERQ_DISCONNECTED && now_ms() < until) {
+        renderq_worker_free(k->w);
+        status = renderq_worker_new(k->url, &k->options, &k->w);
+    }
     expect(k, status, RENDERQ_OK);
+}
+
+static renderq_status run(kit *k)
+{
+    int64_t until = now_ms() + PATIENCE_MS;
+    renderq_status status;
+    do
+        status = renderq_worker_run(k->w);
+    while (status == RENDERQ_DISCONNECTED && calls(k) == 0 && now_ms() < until);
+    return status;
 }
 
 static void *run_thread(void *arg)
 {
     kit *k = arg;
-    k->answer = renderq_worker_run(k->w);
+    k->answer = run(k);
     k->ended_ms = now_ms();
+    __atomic_store_n(&k->ended, 1, __ATOMIC_SEQ_CST);
     return NULL;
 }
 
@@ -198,6 +258,7 @@ void start(kit *k)
 {
     if (!k->w)
         make(k);
+    k->ended = 0;
     assert_int_equal(pthread_create(&k->thread, NULL, run_thread, k), 0);
     k->runs = true;
 }
@@ -209,6 +270,11 @@ void stop(kit *k)
 
 renderq_status wait_end(kit *k)
 {
+    int64_t until = now_ms() + 3 * PATIENCE_MS;
+    while (!__atomic_load_n(&k->ended, __ATOMIC_SEQ_CST) && now_ms() < until)
+        sleep_ms(2);
+    if (!__atomic_load_n(&k->ended, __ATOMIC_SEQ_CST))
+        fail_msg("the worker does not end:\n%s", k->lines);
     assert_int_equal(pthread_join(k->thread, NULL), 0);
     k->runs = false;
     return k->answer;
@@ -218,7 +284,7 @@ renderq_status run_here(kit *k)
 {
     if (!k->w)
         make(k);
-    return renderq_worker_run(k->w);
+    return run(k);
 }
 
 size_t events(kit *k, renderq_event_type type)
@@ -239,7 +305,7 @@ size_t handlers_now(kit *k)
 
 void wait_event(kit *k, renderq_event_type type, size_t n)
 {
-    int64_t until = now_ms() + 20000;
+    int64_t until = now_ms() + PATIENCE_MS;
     while (events(k, type) < n && now_ms() < until)
         sleep_ms(2);
     if (events(k, type) < n)
@@ -250,6 +316,7 @@ void wait_event(kit *k, renderq_event_type type, size_t n)
 void begins_in_child(kit *k)
 {
     assert_int_equal(pipe(k->child_says), 0);
+    assert_int_equal(pipe(k->child_hears), 0);
 }
 
 void wait_begun_in_child(kit *k, size_t n)
@@ -257,9 +324,14 @@ void wait_begun_in_child(kit *k, size_t n)
     for (size_t i = 0; i < n; i++) {
         char byte;
         struct pollfd one = { .fd = k->child_says[0], .events = POLLIN };
-        assert_int_equal(poll(&one, 1, 20000), 1);
+        assert_int_equal(poll(&one, 1, PATIENCE_MS), 1);
         assert_int_equal(read(one.fd, &byte, 1), 1);
     }
+}
+
+void let_go_in_child(kit *k)
+{
+    assert_int_equal(write(k->child_hears[1], "", 1), 1);
 }
 
 void let_go(kit *k)
@@ -283,6 +355,11 @@ renderq_job *look(kit *k, const renderq_id *id)
     renderq_job *job = NULL;
     assert_status(k->h, renderq_get(k->h, NULL, id, &job), RENDERQ_OK);
     return job;
+}
+
+void reap(kit *k)
+{
+    assert_status(k->h, renderq_reap(k->h, NULL, NULL), RENDERQ_OK);
 }
 
 void expect_run(kit *k, renderq_status got, renderq_status wanted, const char *file, int line)

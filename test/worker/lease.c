@@ -3,65 +3,84 @@
 
 #include <signal.h>
 
-/* The job takes three leases' time, and nobody else gets it. */
+static int failures_of(kit *k, const renderq_id *id)
+{
+    renderq_job *job = look(k, id);
+    int n = job->retry_count;
+    renderq_job_free(job);
+    return n;
+}
+
+static int64_t lease_began(kit *k, const renderq_id *id)
+{
+    renderq_job *job = look(k, id);
+    assert_int_equal(job->state, RENDERQ_PROCESSING);
+    int64_t at_ms = job->locked_at_ms;
+    renderq_job_free(job);
+    return at_ms;
+}
+
+/* Again and again, and nobody else gets the jobs meanwhile. */
 static void it_is_renewed(void **state)
 {
     kit *k = *state;
-    renderq_id id = put_some(k, "l", 3);
-    k->slow_ms = 3500;
+    renderq_id id = put_some(k, "h", 3);
     k->options.threads = 3;
-    k->options.lease_s = 1;
+    k->options.lease_s = 9;                         /* a renewal after three, and the machine may stand still for six */
     k->options.stop_when_empty = 1;
     start(k);
     wait_event(k, RENDERQ_EVENT_STARTED, 3);
-    for (int i = 0; i < 30; i++) {
-        assert_status(k->h, renderq_reap(k->h, NULL, NULL), RENDERQ_OK);
-        sleep_ms(100);
+    int failures = failures_of(k, &id);
+    for (int i = 0; i < 2; i++) {
+        int64_t before_ms = lease_began(k, &id);
+        wait_until((reap(k), lease_began(k, &id)) > before_ms);
     }
+    let_go(k);
     expect(k, wait_end(k), RENDERQ_OK);
     expect_queue(k, 0, 0, 3, 0, 0);
     assert_int_equal(k->calls, 3);
     assert_int_equal(events(k, RENDERQ_EVENT_LOST), 0);
-    renderq_job *job = look(k, &id);
-    assert_int_equal(job->retry_count, 0);
+    assert_int_equal(failures_of(k, &id), failures);
+}
+
+static bool is_half_done(kit *k, const renderq_id *id)
+{
+    renderq_job *job = look(k, id);
+    bool is = job->state == RENDERQ_PROCESSING && job->progress && strcmp(job->progress, "half of it") == 0;
     renderq_job_free(job);
+    return is;
 }
 
 static void progress_is_kept_with_the_job(void **state)
 {
     kit *k = *state;
     renderq_id id = put_some(k, "s", 1);
-    k->slow_ms = 1500;
     k->options.lease_s = 1;                         /* renewed three times a second */
     k->options.max_jobs = 1;
     start(k);
     wait_event(k, RENDERQ_EVENT_STARTED, 1);
-    bool seen = false;
-    for (int i = 0; i < 100 && !seen; i++) {
-        renderq_job *job = look(k, &id);
-        seen = job->state == RENDERQ_PROCESSING && job->progress && strcmp(job->progress, "half of it") == 0;
-        renderq_job_free(job);
-        sleep_ms(10);
-    }
-    assert_true(seen);
+    wait_until(is_half_done(k, &id));
+    let_go(k);
     expect(k, wait_end(k), RENDERQ_OK);
 }
 
-/* An operator cancels it: the handler is told, and what it returns is not sent. */
+/* An operator cancels it: the handler is told, and what it returns is not sent. It asks only then, as it could be late
+ * with a lease as short as this one, and would go back. */
 static void a_cancelled_job_is_lost(void **state)
 {
     kit *k = *state;
-    renderq_id id = put_some(k, "w", 1);
+    renderq_id id = put_some(k, "h", 1);
     k->options.lease_s = 1;
     start(k);
     wait_event(k, RENDERQ_EVENT_STARTED, 1);
     assert_status(k->h, renderq_cancel(k->h, NULL, &id), RENDERQ_OK);
     wait_event(k, RENDERQ_EVENT_LOST, 1);
+    let_go(k);
     stop(k);
     expect(k, wait_end(k), RENDERQ_OK);
     assert_int_equal(k->reasons[RENDERQ_STOP_LOST], 1);
     assert_int_equal(events(k, RENDERQ_EVENT_LOST), 1);
-    assert_int_equal(events(k, RENDERQ_EVENT_RETRIED), 0);
+    assert_int_equal(events(k, RENDERQ_EVENT_DONE), 0);
     renderq_job *job = look(k, &id);
     assert_int_equal(job->state, RENDERQ_CANCELLED);
     renderq_job_free(job);
@@ -71,11 +90,11 @@ static void a_cancelled_job_is_lost(void **state)
 static void a_result_that_comes_too_late(void **state)
 {
     kit *k = *state;
-    renderq_id id = put_some(k, "l", 1);
-    k->slow_ms = 300;
+    renderq_id id = put_some(k, "h", 1);
     start(k);
     wait_event(k, RENDERQ_EVENT_STARTED, 1);
     assert_status(k->h, renderq_settle(k->h, NULL, &id, "by hand", 0), RENDERQ_OK);
+    let_go(k);
     wait_event(k, RENDERQ_EVENT_LOST, 1);
     stop(k);
     expect(k, wait_end(k), RENDERQ_OK);
@@ -115,30 +134,35 @@ static void one_that_is_done_all_the_same_counts(void **state)
     expect_queue(k, 0, 0, 1, 0, 0);
 }
 
+static void expect_late(kit *k, const renderq_id *id)
+{
+    renderq_job *job = look(k, id);
+    assert_int_equal(job->state, RENDERQ_DEAD_LETTER);
+    assert_int_equal(job->retry_count, 1);
+    expect_text(job->last_error, "longer than 1 s", __FILE__, __LINE__);
+    renderq_job_free(job);
+}
+
 /* It does not return: the job fails, its lease is not renewed for ever, and the other thread works on. */
 static void one_that_does_not_return_fails(void **state)
 {
     kit *k = *state;
-    renderq_id id = put_some(k, "h", 1);
+    renderq_id id = put_without_retries(k, "h");
     k->options.job_timeout_s = 1;
     k->options.linger_s = 1;
     k->options.threads = 2;
     start(k);
     wait_event(k, RENDERQ_EVENT_FAILED, 1);
-    renderq_job *job = look(k, &id);
-    assert_int_equal(job->state, RENDERQ_SCHEDULED);
-    assert_int_equal(job->retry_count, 1);
-    renderq_job_free(job);
-    assert_status(k->h, renderq_cancel(k->h, NULL, &id), RENDERQ_OK);
+    expect_late(k, &id);
     put_some(k, "d", 3);
     wait_event(k, RENDERQ_EVENT_DONE, 3);
     let_go(k);                                      /* it returns DONE, which nobody hears */
-    sleep_ms(100);
+    wait_until(handlers_now(k) == 0);
+    put_some(k, "b", 2);                            /* its thread is at work again, too */
+    wait_event(k, RENDERQ_EVENT_DONE, 5);
     stop(k);
     expect(k, wait_end(k), RENDERQ_OK);
-    job = look(k, &id);
-    assert_int_equal(job->state, RENDERQ_CANCELLED);
-    renderq_job_free(job);
+    expect_late(k, &id);
 }
 
 /* ---- asleep ---- */
@@ -162,28 +186,24 @@ static int sleeper(void *arg)
 static void a_process_that_sleeps(void **state)
 {
     kit *k = *state;
-    put_some(k, "l", 3);
-    k->slow_ms = 1500;
+    put_some(k, "h", 3);
     k->options.threads = 3;
-    k->options.lease_s = 2;
     k->options.max_jobs = 3;
     k->options.name = "sleeper";
     begins_in_child(k);
     pid_t child = start_child(sleeper, k, false);
     wait_begun_in_child(k, 3);
     assert_int_equal(kill(child, SIGSTOP), 0);
-    int64_t until = now_ms() + 15000;
-    while (counts(k).processing > 0 && now_ms() < until) {
-        assert_status(k->h, renderq_reap(k->h, NULL, NULL), RENDERQ_OK);
-        sleep_ms(50);
-    }
+    run_out(k);
+    reap(k);
     expect_queue(k, 0, 0, 0, 0, 3);
+    make_due(k);
     k->options.name = "other";
-    k->options.lease_s = 30;
-    k->slow_ms = 10;
+    let_go(k);
     expect(k, run_here(k), RENDERQ_OK);
     expect_queue(k, 0, 0, 3, 0, 0);
     assert_int_equal(kill(child, SIGCONT), 0);
+    let_go_in_child(k);
     end_child(child);
     expect_queue(k, 0, 0, 3, 0, 0);
 }
