@@ -86,6 +86,8 @@ static void *run(void *arg)
                 break;
             for (int i = 0; i < PROXY_LINKS && state_of(p) == PROXY_CUT; i++)
                 shut(p->links[i]);
+            while (write(p->heard[1], "", 1) != 1)
+                continue;
             continue;
         }
         for (int i = 0; i < 2 * PROXY_LINKS; i++)
@@ -108,24 +110,34 @@ bool proxy_start(proxy *p, int to_port)
     p->to_port = to_port;
     p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (p->listener < 0 || bind(p->listener, (struct sockaddr *)&at, sizeof at) != 0 || listen(p->listener, 16) != 0
-        || getsockname(p->listener, (struct sockaddr *)&at, &size) != 0 || pipe(p->wake) != 0)
+        || getsockname(p->listener, (struct sockaddr *)&at, &size) != 0 || pipe(p->wake) != 0 || pipe(p->heard) != 0)
         return false;
     p->port = ntohs(at.sin_port);
     return pthread_create(&p->thread, NULL, run, p) == 0;
 }
 
-void proxy_set(proxy *p, proxy_state state)
+static void tell(proxy *p, proxy_state state)
 {
     __atomic_store_n(&p->state, state, __ATOMIC_SEQ_CST);
     while (write(p->wake[1], "", 1) != 1)
         continue;
 }
 
+void proxy_set(proxy *p, proxy_state state)
+{
+    char byte;
+    tell(p, state);
+    while (read(p->heard[0], &byte, 1) != 1)
+        continue;
+}
+
 void proxy_end(proxy *p)
 {
-    proxy_set(p, PROXY_ENDS);
+    tell(p, PROXY_ENDS);
     pthread_join(p->thread, NULL);
     close(p->listener);
-    close(p->wake[0]);
-    close(p->wake[1]);
+    for (int i = 0; i < 2; i++) {
+        close(p->wake[i]);
+        close(p->heard[i]);
+    }
 }

@@ -16,7 +16,7 @@ typedef enum proxy_state {
 
 typedef struct proxy {
     int listener, port, to_port;
-    int wake[2];
+    int wake[2], heard[2];  /* pipes: to the thread, and what it answers once a state is in force */
     proxy_state state;  /* atomic */
     pthread_t thread;
     int links[PROXY_LINKS][2];  /* client, server; -1: free */
@@ -24,6 +24,7 @@ typedef struct proxy {
 
 /* Between a port of its own and one of this machine. False: errno. */
 bool proxy_start(proxy *p, int to_port);
+/* From when it returns on. */
 void proxy_set(proxy *p, proxy_state state);
 void proxy_end(proxy *p);
 
