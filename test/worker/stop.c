@@ -1,5 +1,5 @@
-/* stop.c: a stop, from a thread, a handler or a signal: nothing new, and those in hand are finished or given back. No
- * test is of speed: the bounds are what a stop promises, with room for a busy machine. */
+/* stop.c: a stop, from a thread, a handler or a signal: nothing new, and those in hand are finished or given back. What
+ * a stop does not wait for would take longer than wait_end() waits. */
 #include "kit.h"
 
 #include <signal.h>
@@ -11,10 +11,8 @@ static void idle_it_stops_at_once(void **state)
     k->options.poll_min_ms = k->options.poll_max_ms = 3600000;      /* it is the stop that wakes it */
     start(k);
     sleep_ms(100);
-    int64_t asked_ms = now_ms();
     stop(k);
     expect(k, wait_end(k), RENDERQ_OK);
-    assert_true(k->ended_ms - asked_ms < 1000);
     put_some(k, "d", 1);
     expect(k, run_here(k), RENDERQ_OK);             /* it stays stopped */
     expect_queue(k, 1, 0, 0, 0, 0);
@@ -33,12 +31,13 @@ static void before_it_runs(void **state)
 static void what_is_in_hand_may_be_finished(void **state)
 {
     kit *k = *state;
-    put_some(k, "l", 5);
-    k->slow_ms = 300;
+    put_some(k, "h", 5);
     k->options.threads = 3;
     start(k);
     wait_event(k, RENDERQ_EVENT_STARTED, 3);
     stop(k);
+    sleep_ms(100);
+    let_go(k);
     expect(k, wait_end(k), RENDERQ_OK);
     expect_queue(k, 2, 0, 3, 0, 0);
     assert_int_equal(k->reasons[RENDERQ_GO_ON], 3); /* nobody told them */
@@ -55,7 +54,7 @@ static void after_the_grace_they_are_told(void **state)
     int64_t asked_ms = now_ms();
     stop(k);
     expect(k, wait_end(k), RENDERQ_OK);
-    assert_in_range(k->ended_ms - asked_ms, 990, 3000);
+    assert_true(k->ended_ms - asked_ms >= 990);
     assert_int_equal(k->reasons[RENDERQ_STOP_ASKED], 3);
     expect_queue(k, 4, 0, 0, 0, 0);                 /* given back, and nothing counted */
     assert_int_equal(events(k, RENDERQ_EVENT_RETRIED), 3);
@@ -72,25 +71,45 @@ static void a_second_stop_ends_the_grace(void **state)
     stop(k);
     sleep_ms(100);
     assert_int_equal(handlers_now(k), 2);
-    int64_t asked_ms = now_ms();
     stop(k);
     expect(k, wait_end(k), RENDERQ_OK);
-    assert_true(k->ended_ms - asked_ms < 2000);
     expect_queue(k, 2, 0, 0, 0, 0);
 }
 
+/* Who asks after the stop is told. */
 static void there_may_be_no_grace(void **state)
 {
     kit *k = *state;
     put_some(k, "w", 1);
+    put_some(k, "h", 1);
+    k->options.threads = 2;
     k->options.grace_s = RENDERQ_AT_ONCE;
     start(k);
-    wait_event(k, RENDERQ_EVENT_STARTED, 1);
-    int64_t asked_ms = now_ms();
+    wait_event(k, RENDERQ_EVENT_STARTED, 2);
     stop(k);
+    let_go(k);
     expect(k, wait_end(k), RENDERQ_OK);
-    assert_true(k->ended_ms - asked_ms < 2000);
-    expect_queue(k, 1, 0, 0, 0, 0);
+    assert_int_equal(k->reasons[RENDERQ_STOP_ASKED], 2);
+    expect_queue(k, 1, 0, 1, 0, 0);
+}
+
+/* The last request of all has a second. Where it asks a server that may be too little, and then that is said. */
+static bool was_given_back(kit *k)
+{
+    bool told = events(k, RENDERQ_EVENT_RELEASED) == 1;
+    if (!told && strncmp(kit_url, "sqlite:", 7) != 0)
+        expect_text(k->lines, "could not be told", __FILE__, __LINE__);
+    else
+        assert_true(told);
+    return told;
+}
+
+static void expect_one_done(kit *k, bool given_back)
+{
+    if (given_back)
+        expect_queue(k, 1, 0, 1, 0, 0);
+    else
+        assert_int_equal(counts(k).completed, 1);
 }
 
 /* Its job is given back, and its thread keeps what it uses: the worker is freed while it still runs. */
@@ -98,8 +117,7 @@ static void a_handler_that_does_not_return(void **state)
 {
     kit *k = *state;
     put_some(k, "h", 1);
-    put_some(k, "l", 1);
-    k->slow_ms = 10;
+    put_some(k, "d", 1);
     k->options.threads = 2;
     k->options.grace_s = RENDERQ_AT_ONCE;
     k->options.linger_s = 1;
@@ -110,17 +128,16 @@ static void a_handler_that_does_not_return(void **state)
     stop(k);
     expect(k, wait_end(k), RENDERQ_BUSY);
     expect_text(renderq_worker_errmsg(k->w), "did not return", __FILE__, __LINE__);
-    assert_in_range(k->ended_ms - asked_ms, 990, 3000);
-    assert_int_equal(events(k, RENDERQ_EVENT_RELEASED), 1);
-    expect_queue(k, 1, 0, 1, 0, 0);
+    assert_true(k->ended_ms - asked_ms >= 990);
+    bool given_back = was_given_back(k);
+    expect_one_done(k, given_back);
     expect(k, run_here(k), RENDERQ_INVALID);
     renderq_worker_free(k->w);
     k->w = NULL;
     let_go(k);
-    for (int i = 0; i < 1000 && handlers_now(k) > 0; i++)
-        sleep_ms(2);
+    wait_until(handlers_now(k) == 0);
     sleep_ms(50);                                   /* the thread frees the worker */
-    expect_queue(k, 1, 0, 1, 0, 0);                 /* what it returned does not count */
+    expect_one_done(k, given_back);                 /* what it returned does not count */
 }
 
 static renderq_worker *volatile signalled;
