@@ -18,7 +18,7 @@ mkdir outputs
     --scan 1 --no-access-log 2> log &
 service=$!
 port=""
-for _ in $(seq 300); do
+for _ in $(seq 600); do
     port=$(sed -n 's/.*controller: listening on .*:\([0-9]*\)$/\1/p' log)
     [ -z "$port" ] || break
     kill -0 $service || { cat log; exit 1; }

@@ -20,6 +20,8 @@ BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(SOURCE, "build")))
 PROGRAM = os.path.join(BUILD, "renderq-controller")
 # Memory checkers are slow; everything here waits for something to happen, and this long at most.
 PATIENCE_S = 60
+# The longest that a client may wait for a job: what has to come comes earlier.
+WAIT_S = 60
 
 
 class Answer:
@@ -60,8 +62,10 @@ class Service:
         self.log = os.path.join(folder, "log")
         self.access = os.path.join(folder, "access")
         # It must not outlive the test, whatever ends that.
-        self.command = ["setpriv", "--pdeathsig", "KILL", PROGRAM, "--db", db or "sqlite:" + self.file, "--create",
-                        "--listen", listen, "--outputs", self.outputs, *args]
+        # The tests write to the file, too, and the machine may stand still while they do.
+        db = db or "sqlite:%s?busy_timeout_ms=%d" % (self.file, PATIENCE_S * 1000)
+        self.command = ["setpriv", "--pdeathsig", "KILL", PROGRAM, "--db", db, "--create", "--listen", listen,
+                        "--outputs", self.outputs, *args]
         self.process = None
 
     def start(self):
@@ -76,24 +80,37 @@ class Service:
         self.url = until(listening, "it listens").group(1)
         self.port = int(self.url.rsplit(":", 1)[1])
 
+    def start_again(self):
+        """On the port that it had, which somebody else may have for a moment."""
+        self.command[self.command.index("--listen") + 1] = "127.0.0.1:%d" % self.port
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self.start()
+                return
+            except AssertionError as e:
+                if "cannot listen" not in str(e) or time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
+
     def said(self, begin=0):
         with open(self.log, encoding="utf-8") as log:
             log.seek(begin)
             return log.read()
 
     def stop(self):
-        """SIGTERM; returns the exit code."""
+        """SIGTERM; returns the exit code. What it gives those who are asking, and then the database, fits in twice."""
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(2 * PATIENCE_S)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def ask(self, method, path, body=None, headers=(), token=True, check=True):
-        """By curl. A body that is no text is sent as JSON."""
-        command = ["curl", "-sS", "-i", "-X", method, "--max-time", str(PATIENCE_S), *self.curl]
+        """By curl, which waits longer than the longest wait_s. A body that is no text is sent as JSON."""
+        command = ["curl", "-sS", "-i", "-X", method, "--max-time", str(WAIT_S + PATIENCE_S), *self.curl]
         if method == "HEAD":
             command[3:5] = ["--head"]
         if self.token and token:
@@ -146,10 +163,19 @@ class Service:
         assert answer.code == 200, answer
         return answer.json
 
+    def sql(self, **more):
+        """The file, as somebody else opens it."""
+        return sqlite3.connect(self.file, timeout=PATIENCE_S, **more)
+
+    def run_out(self):
+        """All leases have run out."""
+        with self.sql() as db:
+            db.execute("UPDATE VideoRenderJobs SET LockedAtUtc = 1000, LeasedAtUtc = 1000 WHERE Status = 'Processing'")
+
     def row(self, job_id, *columns, table="VideoRenderJobs"):
         """Columns of a job as they are in the file."""
         names = ["JobId", "Status", "WorkerNodeId", "StartedAtUtc", "RetryCount", "LeaseToken", "LeaseSeconds"]
-        with sqlite3.connect(self.file) as db:
+        with self.sql() as db:
             for found in db.execute('SELECT %s FROM "%s_View"' % (", ".join(columns), table) +
                                     " WHERE JobId = ?", (job_id,)):
                 return found if len(columns) > 1 else found[0]

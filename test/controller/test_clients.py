@@ -1,14 +1,17 @@
 """test_clients.py: clients that send slowly, half, too much or nothing, that hang up, or that do not read; and that the
 others do not notice."""
+import http.client
 import json
 import socket
 import threading
 import time
 import unittest
 
-from service import Case, until
+from service import PATIENCE_S, WAIT_S, Case, until
 
-NEXT = b'{"worker": "node-1", "wait_s": 30}'
+NEXT = b'{"worker": "node-1", "wait_s": %d}' % WAIT_S
+# What a client may take to ask. Ours may be slow, too, when the machine is.
+TIMEOUT_S = 6
 
 
 def request(body, path="/v1/next", more=""):
@@ -19,13 +22,14 @@ def request(body, path="/v1/next", more=""):
 class Clients(Case):
     def setUp(self):
         super().setUp()
-        self.s = self.service("--timeout", "2", "--connections", "100", "--max-body", "50000", "--cache", "4")
+        self.s = self.service("--timeout", str(TIMEOUT_S), "--connections", "100", "--max-body", "50000", "--cache",
+                              "4")
         self.sockets = []
         self.addCleanup(lambda: [s.close() for s in self.sockets])
 
     def connect(self):
         made = socket.create_connection(("127.0.0.1", self.s.port))
-        made.settimeout(30)
+        made.settimeout(PATIENCE_S)
         self.sockets.append(made)
         return made
 
@@ -41,19 +45,29 @@ class Clients(Case):
         except ConnectionResetError:
             return got
 
-    def answers(self, seconds=5):
-        """The others do not notice."""
-        began = time.monotonic()
+    def answers(self):
+        """The others are served."""
         self.assertEqual(self.s.get("/readyz").code, 200)
         self.assertEqual(self.s.next().code, 204)
-        self.assertLess(time.monotonic() - began, seconds)
 
-    def test_half_open(self):
-        """Nothing, half a header, half a body: each is cut off, also if a byte comes now and then."""
+    def half_open(self):
+        """Nothing, half a header, half a body."""
         silent = [self.connect() for _ in range(30)]
         for client, part in ((silent[0], b"POST /v1/next HT"), (silent[1], b"POST /v1/next HTTP/1.1\r\nHost: x\r\n"),
                              (silent[2], request(NEXT)[:-5]), (silent[3], b"\r\n"), (silent[4], b"\x16\x03\x01\x02")):
             client.sendall(part)
+        return silent
+
+    def test_half_open_nobody_notices(self):
+        """Not even if they stay for longer than anybody waits."""
+        self.s.stop()
+        self.s = self.service("--timeout", "3600")
+        self.half_open()
+        self.answers()
+
+    def test_half_open(self):
+        """Each is cut off, also if a byte comes now and then."""
+        silent = self.half_open()
         drips = [self.connect() for _ in range(10)]
         stop = threading.Event()
 
@@ -69,11 +83,8 @@ class Clients(Case):
                     return
         thread = threading.Thread(target=drip)
         thread.start()
-        self.answers()
-        began = time.monotonic()
         for client in silent + drips:
             self.ended(client)
-        self.assertLess(time.monotonic() - began, 25)
         stop.set()
         thread.join()
         self.answers()
@@ -87,7 +98,7 @@ class Clients(Case):
             while True:
                 client.sendall(b" ")
                 time.sleep(0.1)
-                if time.monotonic() - began > 20:
+                if time.monotonic() - began > PATIENCE_S:
                     return
         self.answers()
 
@@ -127,7 +138,7 @@ class Clients(Case):
                      b"GET / HTTP/9.9\r\n\r\n", b"GET /v1/jobs/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             client = self.connect()
             client.sendall(text)
-            client.settimeout(10)
+            client.settimeout(3 * TIMEOUT_S)
             try:
                 self.assertNotRegex(client.recv(65536), rb"^HTTP/1.1 [25]00")
             except (ConnectionResetError, socket.timeout):
@@ -138,9 +149,10 @@ class Clients(Case):
         ids = [self.s.enqueue() for _ in range(3)]
         client = self.connect()
         client.sendall(request(NEXT) * 3)
-        got = b""
-        while got.count(b'"lease_left_ms"') < 3:
-            got += client.recv(65536)
+        got, piece = b"", b"-"
+        while piece and got.count(b'"lease_left_ms"') < 3:
+            piece = client.recv(65536)
+            got += piece
         for job_id in ids:
             self.assertIn(job_id.encode(), got)
 
@@ -153,7 +165,7 @@ class Clients(Case):
         for client in gone:
             client.close()
         job_id = self.s.enqueue()
-        self.assertEqual(self.s.take(wait_s=10)["id"], job_id)
+        self.assertEqual(self.s.take(wait_s=WAIT_S)["id"], job_id)
         self.assertEqual(self.s.get("/v1/stats").json["totals"]["handed_out"], 1)
 
     def test_who_does_not_read(self):
@@ -163,14 +175,14 @@ class Clients(Case):
         payload = "x" * 6000000
         job_id = self.s.enqueue(payload_json=payload)
         self.s.stop()
-        self.s = self.service("--timeout", "4")
+        self.s = self.service("--timeout", str(TIMEOUT_S))
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", self.s.port))
         self.sockets.append(client)
         client.sendall(request(NEXT))
         until(lambda: self.s.get("/v1/stats").json["totals"]["handed_out"] == 1, "it is handed out")
-        again = self.s.take(wait_s=30)
+        again = self.s.take(wait_s=WAIT_S)
         self.assertEqual((again["id"], again["retry_count"], len(again["payload_json"])), (job_id, 0, len(payload)))
         self.assertEqual(self.s.get("/v1/stats").json["totals"]["released"], 1)
 
@@ -178,10 +190,11 @@ class Clients(Case):
         """Waiting for a job may take longer than a client may take to ask."""
         client = self.connect()
         client.sendall(request(NEXT))
-        time.sleep(4)
+        time.sleep(TIMEOUT_S + 2)
         job_id = self.s.enqueue()
-        got = client.recv(65536)
-        self.assertEqual(json.loads(got.split(b"\r\n\r\n")[1])["id"], job_id)
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        self.assertEqual(json.loads(answer.read())["id"], job_id)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import time
 import unittest
 
 from browser import PROGRAM, Browser, Page
-from service import BUILD, Case
+from service import BUILD, Case, until
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 SCRIPT = "</script><script>alert(2)</script>"
@@ -59,6 +59,10 @@ class PageCase(Case):
             data = page.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
             with open(os.path.join(folder, name + ".png"), "wb") as file:
                 file.write(base64.b64decode(data))
+
+    def noted(self, page):
+        """What the browser complains about; it may do so later than the page shows it."""
+        return until(page.complaints, "the browser notes it")
 
     def check_own(self, page, s):
         """No script of a job has run, nothing was loaded from elsewhere, nothing was complained about."""
@@ -116,7 +120,7 @@ class Shown(PageCase):
         page.type("#id", "x")
         page.until("document.querySelector('#found').innerText.includes('is no id')")
         # A job that is not there is a 404, which the browser notes; nothing else is.
-        noted = page.complaints()
+        noted = self.noted(page)
         self.assertEqual([(e["source"], "404" in e["text"]) for e in noted], [("network", True)], noted)
 
         # The retry, after the service was started again: the page gets itself a new form token.
@@ -190,14 +194,14 @@ class Away(PageCase):
         page = Page(self.browse())
         page.open(s.url + "/")
         page.until("document.getElementById('state').textContent === 'Live'")
-        s.command[s.command.index("--listen") + 1] = "127.0.0.1:%d" % s.port
         self.assertEqual(s.stop(), 0)
         page.until("document.getElementById('state').textContent === 'Not reachable'")
         self.assertIn("cannot be reached", page.text("#alarm"))
-        s.start()
+        s.start_again()
         page.until("document.getElementById('state').textContent === 'Live'")
         self.assertTrue(page.run("document.getElementById('alarm').hidden"))
-        self.assertEqual({e.get("source") for e in page.complaints()}, {"network"}, page.complaints())
+        noted = self.noted(page)
+        self.assertEqual({e.get("source") for e in noted}, {"network"}, noted)
 
     def test_hidden_it_rests(self):
         s = self.service()
@@ -208,10 +212,10 @@ class Away(PageCase):
                 "document.dispatchEvent(new Event('visibilitychange'))")
         page.run(hide % "true")
         self.assertEqual(page.text("#state"), "Paused")
-        self.assertEqual(page.quiet(5), 0)
+        until(lambda: page.quiet(5) == 0, "it asks no more")       # but for what was on its way
         page.run(hide % "false")
         page.until("document.getElementById('state').textContent === 'Live'")
-        self.assertGreater(page.quiet(5), 0)
+        until(lambda: page.quiet(1) > 0, "it asks again")
 
 
 class Token(PageCase):
@@ -242,7 +246,7 @@ class Token(PageCase):
         page.open(s.url + "/")
         page.until("document.getElementById('state').textContent === 'Live'")
         self.assertEqual([url for url in page.requests() if TOKEN in url], [])
-        noted = page.complaints()
+        noted = self.noted(page)
         self.assertEqual({(e.get("source"), "401" in e.get("text", "")) for e in noted}, {("network", True)}, noted)
 
 
