@@ -63,10 +63,10 @@ is() {
     jq -es "if length == 1 then .[0] else . end | $1" out >/dev/null || { bad "not so: $1" && head -c 2000 out; }
 }
 
-# Until a command succeeds, for at most 5 s.
+# Until a command succeeds, for at most a minute.
 until_true() {
-    local i
-    for ((i = 0; i < 250; i++)); do
+    local end=$((SECONDS + 60))
+    while [ $SECONDS -lt $end ]; do
         "$@" && return
         sleep 0.02
     done
@@ -385,7 +385,7 @@ is '.state == "Completed" and .output_url == "file:///one"'
 expect 0 "$R" work --once --json -- true
 is '.[0].event == "started" and .[1].event == "done"'
 expect 1 "$R" release "$(jq -r 'select(.lease).id' out)" "$(jq -r 'select(.lease).lease' out)"
-in_background "$R" work --once -- sh -c 'exec sleep 60'
+in_background "$R" work --once -- sh -c 'exec sleep 600'
 until_true grep -q lease bg.out
 lease=$(sed -n 's/.* lease //p' bg.out)
 expect 1 "$R" release "$three" $nobody
@@ -559,33 +559,33 @@ expect 0 "$R" work --wait 100ms -- true
 fresh lease
 job_kept=$(enqueue kept '{}')
 mkfifo unread
-(sleep 2.6 && cat >/dev/null) <unread &
+(sleep 14 && cat >/dev/null) <unread &
 reader=$!
-"$R" work --once --lease 1 -- sh -c 'head -c 200000 /dev/zero >&2; echo file:///late' >kept.out 2>unread &
+"$R" work --once --lease 10 -- sh -c 'head -c 200000 /dev/zero >&2; echo file:///late' >kept.out 2>unread &
 kept=$!
 started+=("$reader" "$kept")
 
 fresh data
 head -c 10000000 /dev/zero | tr '\0' x >big
 job=$(enqueue big --payload-file big)
-expect 0 timeout 20 "$R" work --once -- sh -c 'head -c 10000000 /dev/zero | tr "\0" e >&2
+expect 0 timeout 120 "$R" work --once -- sh -c 'head -c 10000000 /dev/zero | tr "\0" e >&2
     head -c 10000000 /dev/zero | tr "\0" o; echo; cat | wc -c'
 [ "$(wc -c <err)" = 10000000 ] || bad "standard error was not passed on"
 expect 0 "$R" show --json "$job"
 is '.output_url == "10000000"'
 job=$(enqueue big --payload-file big --max-retries 0)
-expect 1 timeout 20 "$R" work --once -- sh -c '(cat big; echo; echo the end) >&2; exit 1'
+expect 1 timeout 120 "$R" work --once -- sh -c '(cat big; echo; echo the end) >&2; exit 1'
 expect 0 "$R" show --json "$job"
 is '(.last_error | length < 5000 and startswith("…") and contains("the end"))'
 enqueue big --payload-file big >/dev/null
-expect 0 timeout 20 "$R" work --once -- true
+expect 0 timeout 120 "$R" work --once -- true
 job=$(enqueue long '{}' --max-retries 0)
-expect 1 timeout 20 "$R" work --once -- cat big
+expect 1 timeout 120 "$R" work --once -- cat big
 expect 0 "$R" show --json "$job"
 is '(.last_error | contains("too long"))'
 # What the program leaves behind holds its pipes, and ends with it.
 enqueue leaves '{}' >/dev/null
-expect 0 timeout 20 "$R" work --once -- sh -c 'sleep 60 </dev/null >/dev/null 2>&1 & echo $! >left; echo file:///x'
+expect 0 timeout 120 "$R" work --once -- sh -c 'sleep 600 </dev/null >/dev/null 2>&1 & echo $! >left; echo file:///x'
 all_gone left
 
 # ---- work: signals ----
@@ -602,7 +602,7 @@ in_state "$job" Completed || bad "SIGTERM did not let the job in hand end"
 in_state "$next" Queued || bad "SIGTERM did not stop the worker"
 
 rm running
-in_background "$R" work -- sh -c 'sleep 60 & echo $! $$ >running; wait'
+in_background "$R" work -- sh -c 'sleep 600 & echo $! $$ >running; wait'
 until_true test -s running
 signal TERM
 sleep 0.1
@@ -616,23 +616,28 @@ is '.state == "Queued" and .retry_count == 0 and .last_error == null'
 rm running
 in_background "$R" work --once -- sh -c 'trap "" TERM; echo $$ >running; while :; do sleep 0.05; done'
 until_true test -s running
+since=$SECONDS
 signal HUP
 signal TERM
 sleep 0.1
-in_state "$next" Processing || bad "a second signal killed the program before its time"
+# Its time is five seconds.
+in_state "$next" Processing || [ $((SECONDS - since)) -ge 5 ] \
+    || bad "a second signal killed the program before its time"
 signal TERM
 ended 1
 all_gone running
 in_state "$next" Queued || bad "a third signal did not release the job"
 
 # A supervisor that signals the program, too: no failure of the job.
-rm running
-in_background "$R" work -- sh -c 'touch running; exec sleep 60'
-until_true test -e running
+# child_of NAME: sets $child to the process of $pid that has this name.
+child_of() {
+    child=$(ps -o pid=,comm= --ppid "$pid" | sed -n "s/^ *\([0-9]*\) $1\$/\1/p")
+    [ -n "$child" ]
+}
+in_background "$R" work -- sh -c 'exec sleep 600'
+until_true child_of sleep
 signal TERM
-kill -TERM "$(ps -o pid= --ppid "$pid" --sort -start_time | while read -r p; do
-    [ "$(ps -o comm= -p "$p")" = sleep ] && echo "$p"
-done)"
+kill -TERM "$child"
 ended 0
 expect 0 "$R" show --json "$next"
 is '.state == "Queued" and .retry_count == 0'
@@ -649,23 +654,23 @@ ended 0
 # renderq itself is killed: nothing of it lives on.
 enqueue killed '{}' >/dev/null
 rm running
-in_background "$R" work -- sh -c 'sleep 60 & sleep 60 & echo $! $$ >running; wait'
+in_background "$R" work -- sh -c 'sleep 600 & sleep 600 & echo $! $$ >running; wait'
 until_true test -s running
-guard=$(ps -o pid=,comm= --ppid "$pid" | sed -n 's/^ *\([0-9]*\) renderq-guard$/\1/p')
+until_true child_of renderq-guard
 disown "$pid"                           # bash would tell of its end
 kill -KILL "$pid"
 all_gone running
-until_true gone "$guard"
+until_true gone "$child"
 
 # ---- work: side by side ----
 
 fresh side
 for i in 1 2 3 4 5; do enqueue "side-$i" '{}' >/dev/null; done
 # Each program waits until three run.
-expect 0 timeout 20 "$R" work --jobs 3 --max-jobs 3 -- sh -c 'touch "side-$RENDERQ_JOB_ID"
+expect 0 timeout 120 "$R" work --jobs 3 --max-jobs 3 -- sh -c 'touch "side-$RENDERQ_JOB_ID"
     until [ "$(ls side-*-* | wc -l)" = 3 ]; do sleep 0.02; done; echo "file:///$RENDERQ_COMPOSITION_ID"'
 [ "$(grep -c ' done after ' out)" = 3 ] || bad "three programs were not run side by side"
-expect 0 timeout 20 "$R" work -j 3 --until-empty --json -- sh -c '[ "$RENDERQ_COMPOSITION_ID" = side-5 ] || exit 3'
+expect 0 timeout 120 "$R" work -j 3 --until-empty --json -- sh -c '[ "$RENDERQ_COMPOSITION_ID" = side-5 ] || exit 3'
 is '[.[] | select(.event == "done")] | length == 1'
 is '[.[] | select(.event == "failed" and .exit_code == 3)] | length == 1'
 expect 64 "$R" work -j 0 -- true
@@ -680,7 +685,7 @@ is '[.[] | select(.event == "done")] | length == 1'
 fresh stopped
 for i in 1 2 3 4; do enqueue "many-$i" '{}' >/dev/null; done
 rm -f running
-in_background "$R" work -j 3 -- sh -c 'sleep 60 & echo $! $$ | tr "\n" " " >>running; wait'
+in_background "$R" work -j 3 -- sh -c 'sleep 600 & echo $! $$ | tr "\n" " " >>running; wait'
 three_run() { [ "$(wc -w <running)" = 6 ]; }
 until_true test -s running
 until_true three_run
@@ -691,17 +696,18 @@ all_gone running
 expect 0 "$R" stats --json
 is '.queued == 4 and .processing == 0'
 rm running
-in_background "$R" work -j 3 -- sh -c 'sleep 60 & echo $! $$ | tr "\n" " " >>running; wait'
+in_background "$R" work -j 3 -- sh -c 'sleep 600 & echo $! $$ | tr "\n" " " >>running; wait'
 until_true test -s running
 until_true three_run
 disown "$pid"
 kill -KILL "$pid"
 all_gone running
 
-# On a terminal it says how it goes, and its programs' words stay whole.
+# On a terminal it says how it goes, and its programs' words stay whole. Nobody says anything before two are there.
 fresh terminal
 for i in 1 2 3; do enqueue "terminal-$i" '{}' >/dev/null; done
-on_terminal "" "$R work -j 2 --until-empty -- sh -c 'echo a word >&2; sleep 0.2'"
+on_terminal "" "$R work -j 2 --until-empty -- sh -c 'touch \"met-\$RENDERQ_JOB_ID\"
+    until [ \"\$(ls met-* | wc -l)\" -ge 2 ]; do sleep 0.02; done; echo a word >&2'"
 has out "2 running, 0 done, 0 failed"
 has out "a word"
 [ "$(grep -c ' done after ' out)" = 3 ] || bad "the lines of the log are missing on a terminal"
@@ -714,7 +720,7 @@ hasnt out "running"
 fresh lost
 job_lost=$(enqueue cancelled '{}')
 rm running
-in_background "$R" work --once --lease 1 -- sh -c 'echo $$ >running; sleep 60; echo file:///late'
+in_background "$R" work --once --lease 3 -- sh -c 'echo $$ >running; sleep 600; echo file:///late'
 until_true test -s running
 expect 0 "$R" cancel "$job_lost"
 ended 1
@@ -724,16 +730,17 @@ in_state "$job_lost" Cancelled || bad "a lost job's result was not kept out"
 
 # It runs out while renderq sleeps, and somebody else has the job by then.
 job_slept=$(enqueue slept '{}')
-rm running
-in_background "$R" work --once --lease 1 -- sh -c 'echo $$ >running; sleep 60; echo file:///late'
+rm -f running go
+in_background "$R" work --once -- sh -c 'echo $$ >running; until test -e go; do sleep 0.02; done; echo file:///late'
 until_true test -s running
 kill -STOP "$pid"
-sqlite3 lost.db "UPDATE VideoRenderJobs SET LockedAtUtc = LockedAtUtc - 60000, LeasedAtUtc = LockedAtUtc - 60000
+sqlite3 lost.db "UPDATE VideoRenderJobs SET LockedAtUtc = LockedAtUtc - 3600000, LeasedAtUtc = LockedAtUtc - 3600000
                  WHERE Status = 'Processing'"
 expect 0 "$R" reap
 sqlite3 lost.db "UPDATE VideoRenderJobs SET DueAtUtc = 1000 WHERE Status = 'Scheduled'"
 expect 0 "$R" work --once --wait 5s -- echo file:///other
 kill -CONT "$pid"
+touch go
 ended 1
 all_gone running
 expect 0 "$R" show --json "$job_slept"
