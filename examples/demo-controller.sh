@@ -50,15 +50,29 @@ say() {
     printf '%3s s  %s\n' $SECONDS "$*"
 }
 
-# Leases and scans are short here, so that what crashes comes round again within seconds and not within minutes.
-start_service() {
+# Leases and scans are short here, so that what crashes comes round again within seconds and not within minutes; long
+# enough that no worker is late on a busy machine: each failure counted has to be a crash.
+try_to_start() {
     "$BUILD/renderq-controller" --db sqlite:queue.db --create --listen "127.0.0.1:${port:-0}" --outputs outputs \
-        --lease 3s --scan 1s --second-look 200ms --no-access-log 2>> log &
+        --lease 10s --scan 1s --second-look 200ms --no-access-log 2>> log &
     service=$!
-    for _ in $(seq 300); do
-        [ "$(grep -c '^renderq-controller: listening on' log)" -lt "$1" ] || break
-        kill -0 $service 2> /dev/null || fail "the service did not start: $(cat log)"
+    for _ in $(seq 600); do
+        [ "$(grep -c '^renderq-controller: listening on' log)" -lt "$1" ] || return 0
+        kill -0 $service 2> /dev/null || return 1
         sleep 0.1
+    done
+    return 1
+}
+
+# For the Nth time; from the second one on with the port that it had, which somebody else may have for a moment.
+start_service() {
+    local tries=0
+    until try_to_start "$1"; do
+        tries=$((tries + 1))
+        if [ $tries -eq 20 ] || ! tail -n 3 log | grep -q 'cannot listen'; then
+            fail "the service did not start: $(cat log)"
+        fi
+        sleep 1
     done
     url=$(sed -n 's/^renderq-controller: listening on //p' log | tail -n 1)
     port=${url##*:}
@@ -92,7 +106,7 @@ say "$workers workers run; $percent of 100 videos crash"
 
 killed=false
 last=""
-deadline=$((SECONDS + 110))
+deadline=$((SECONDS + 300))
 while :; do
     done=$(stats .counts.Completed) || fail "the service does not answer"
     [ "$((done * 4 / records))" = "$last" ] || say "$done of $records are done"

@@ -30,13 +30,14 @@ static const char usage[] =
     "  -r, --receipts QUEUE    a receipt for each of them (Receipts)\n"
     "  -s, --statements QUEUE  a statement for each account (Statements)\n"
     "  -t, --threads NUMBER    1 to 64 (3)\n"
+    "  -d, --delay SECONDS     how long a statement waits for more bookings (60)\n"
     "  -l, --lease SECONDS     how long a message stays ours when we fall silent (60)\n"
     "  -c, --create            make the queues and the table Bookings first\n";
 
 typedef struct settings {
     const char *from, *receipts, *statements;
     own_engine engine;
-    int lease_s;
+    int delay_s, lease_s;
 } settings;
 
 typedef struct relay {                      /* a thread and its connection */
@@ -77,7 +78,7 @@ static renderq_status send_receipt(relay *r, const renderq_job *job, const booki
     return renderq_enqueue(r->h, &receipt, NULL);
 }
 
-/* One for all the bookings of a minute: the first of them asks for it, and the key tells the others that it has. */
+/* One for all the bookings of a while: the first of them asks for it, and the key tells the others that it has. */
 static renderq_status ask_for_statement(relay *r, const booking *b)
 {
     renderq_new_job statement = RENDERQ_INIT(renderq_new_job);
@@ -91,7 +92,7 @@ static renderq_status ask_for_statement(relay *r, const booking *b)
     statement.dedup_key = key;
     statement.payload_json = json;
     statement.max_retries = 10;
-    statement.delay_ms = 60000;
+    statement.delay_ms = r->with->delay_s * 1000LL;
     status = renderq_enqueue(r->h, &statement, NULL);
     return status == RENDERQ_DUPLICATE ? RENDERQ_OK : status;
 }
@@ -256,11 +257,13 @@ int main(int argc, char **argv)
         { "receipts", required_argument, NULL, 'r' },
         { "statements", required_argument, NULL, 's' },
         { "threads", required_argument, NULL, 't' },
+        { "delay", required_argument, NULL, 'd' },
         { "lease", required_argument, NULL, 'l' },
         { "create", no_argument, NULL, 'c' },
         { NULL, 0, NULL, 0 },
     };
-    settings with = { .from = "Incoming", .receipts = "Receipts", .statements = "Statements", .lease_s = 60 };
+    settings with = { .from = "Incoming", .receipts = "Receipts", .statements = "Statements", .delay_s = 60,
+                      .lease_s = 60 };
     relay relays[THREADS_MAX];
     sigset_t signals;
     int option, threads = 3, make = 0, bad = 0, opened = 0;
@@ -269,19 +272,20 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    while ((option = getopt_long(argc, argv, "f:r:s:t:l:c", long_options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "f:r:s:t:d:l:c", long_options, NULL)) != -1) {
         switch (option) {
         case 'f': with.from = optarg; break;
         case 'r': with.receipts = optarg; break;
         case 's': with.statements = optarg; break;
         case 't': threads = number_within(optarg, THREADS_MAX); break;
+        case 'd': with.delay_s = number_within(optarg, 86400); break;
         case 'l': with.lease_s = number_within(optarg, RENDERQ_LEASE_MAX_S); break;
         case 'c': make = 1; break;
         default: bad = 1; break;
         }
     }
     with.engine = argc == optind + 1 ? own_engine_of(argv[optind]) : OWN_UNKNOWN;
-    if (bad || threads == 0 || with.lease_s == 0 || with.engine == OWN_UNKNOWN) {
+    if (bad || threads == 0 || with.delay_s == 0 || with.lease_s == 0 || with.engine == OWN_UNKNOWN) {
         fputs(usage, stderr);
         return 2;
     }

@@ -24,13 +24,14 @@
 #include <time.h>
 
 #define LEASE       "2"                     /* seconds; real programs have minutes */
+#define DELAY       "3600"                  /* of statements: longer than all bookings take on any machine */
 #define KILL_MIN_MS 200                     /* from one kill to the next */
 #define KILL_MAX_MS 400
-#define READY_MS    10000
+#define READY_MS    60000
 #define LOOK_MS     200
 #define REAP_MS     500
-#define STOP_MS     40000       /* a request may wait for the lock for half a minute */
-#define DEADLINE_MS 90000
+#define STOP_MS     90000       /* a request may wait for the lock for half a minute */
+#define DEADLINE_MS 300000
 
 static const char *const queues[] = { INCOMING, RECEIPTS, STATEMENTS };
 
@@ -41,6 +42,8 @@ typedef struct demo {
     own_engine engine;
     receiver *receiver;
     int hurried;
+    int64_t left;                           /* messages that have not ended, at the last look */
+    int idle_kills;                         /* since that changed last */
 } demo;
 
 static int queue_failed(const demo *d, const char *what)
@@ -137,7 +140,7 @@ static void start_all(demo *d)
 
     for (int i = 0; i < PROGRAMS; i++) {
         program *p = &d->programs[i];
-        char *relay[] = { "relay", "--lease", LEASE, d->url, NULL };
+        char *relay[] = { "relay", "--lease", LEASE, "--delay", DELAY, d->url, NULL };
         char *drain[] = { "drain", "--lease", LEASE, "--queue", i == 3 ? RECEIPTS : STATEMENTS, d->url,
                           i == 3 ? d->service : d->files, NULL };
 
@@ -192,12 +195,15 @@ static program *choose(demo *d)
     return &d->programs[rand() % PROGRAMS];
 }
 
+/* Not faster than they work: on a slow machine nobody would come to anything. */
 static void kill_one(demo *d)
 {
     program *p = choose(d);
 
-    if (p->pid > 0 && kill(p->pid, SIGKILL) == 0)
-        p->killed++;
+    if (p->pid == 0 || d->idle_kills == PROGRAMS || kill(p->pid, SIGKILL) != 0)
+        return;
+    p->killed++;
+    d->idle_kills++;
 }
 
 static void stop_all(demo *d)
@@ -267,7 +273,7 @@ static int enqueue_orders(const demo *d)
 
 /* ---- the play --------------------------------------------------------------------------------------- */
 
-/* The statements wait for a minute, to cover what comes meanwhile. The demo has no time: once all is booked, it queues
+/* The statements wait for an hour, to cover what comes meanwhile. The demo has no time: once all is booked, it queues
  * them as an operator can, by a cancel and a retry. What is BUSY is done at the next look. */
 static int see_statement(void *arg, const renderq_job *job)
 {
@@ -286,7 +292,7 @@ static renderq_status hurry(demo *d)
     renderq_filter filter = RENDERQ_INIT(renderq_filter);
 
     if (!d->hurried)
-        play_say("everything is booked; the statements are sent now instead of in a minute");
+        play_say("everything is booked; the statements are sent now instead of in an hour");
     d->hurried = 1;
     filter.queue = STATEMENTS;
     return renderq_list(d->h, &filter, see_statement, d);
@@ -321,8 +327,11 @@ static renderq_status look(demo *d, int64_t *left)
         status = count_live(d, queues[i], &live[i]);
     if (status == RENDERQ_OK && live[0] == 0)
         status = hurry(d);
-    if (status == RENDERQ_OK)
+    if (status == RENDERQ_OK) {
         *left = live[0] + live[1] + live[2];
+        d->idle_kills = *left == d->left ? d->idle_kills : 0;
+        d->left = *left;
+    }
     return status;
 }
 
