@@ -40,7 +40,7 @@ ${CC:-cc} -std=gnu99 -I"$SOURCE/include" -I"$SOURCE/lib" "$SOURCE/test/tsql/cont
 python3 "$SOURCE/test/tdsd/tdsd.py" --sql "$SOURCE/sql" --contract contract --db tdsd.db --callers > server 2>&1 &
 SERVER=$!
 PORT=""
-for _ in $(seq 200); do
+for _ in $(seq 600); do
     PORT=$(sed -n 's/^tdsd: listening on .*:\([0-9]*\)$/\1/p' server)
     [ -z "$PORT" ] || break
     kill -0 "$SERVER" 2> /dev/null || break

@@ -19,10 +19,15 @@ static void on_signal(int number)
     stopping = 1;
 }
 
+/* The director has it blocked until then, so that it ends nobody who cannot hear it yet. */
 static void hear_signals(void)
 {
     struct sigaction action = { .sa_handler = on_signal };
+    sigset_t term;
     sigaction(SIGTERM, &action, NULL);
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_UNBLOCK, &term, NULL);
 }
 
 /* ---- the producer ---- */

@@ -24,7 +24,8 @@
 
 #define PAUSES_MAX  1000
 #define LOOK_MS     100
-#define STOP_MS     20000
+#define STOP_MS     60000
+#define IDLE_ACTS   (ONCE_CONSUMERS + 1)
 
 typedef struct player {
     pid_t pid;                      /* 0: has ended */
@@ -43,6 +44,8 @@ typedef struct stage {
     player *paused;
     once_span pauses[PAUSES_MAX];
     int acts, n_pauses, kills, surprises;
+    int idle_acts;                  /* since there was progress */
+    int64_t progress;               /* messages sent, and messages ended, at the last look */
     bool produced;
     int64_t act_at_ms;
 } stage;
@@ -180,10 +183,14 @@ static void start(stage *s, player *who)
     snprintf(number, sizeof number, "%d", s->messages);
     char *consumer[] = { (char *)s->self, "--consume", who->name, log, (char *)s->url, NULL };
     char *producer[] = { (char *)s->self, "--produce", number, (char *)s->url, NULL };
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
     fflush(NULL);
     who->pid = fork();
     if (who->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);           /* nobody is left behind */
+        sigprocmask(SIG_BLOCK, &term, NULL);
         if (getppid() == director)
             execv(s->self, is_producer(s, who) ? producer : consumer);
         _exit(127);
@@ -247,11 +254,13 @@ static bool stops_cleanly(player *who, int64_t until_ms)
 
 /* ---- chaos ---- */
 
+/* Each may meet its fate once without any progress, and no more: on a slow machine nobody would come to anything. */
 static void act(stage *s)
 {
     player *who = &s->players[once_dice(&s->dice, 0, ONCE_CONSUMERS)];
-    if (who->pid == 0 || who == s->paused)
+    if (who->pid == 0 || who == s->paused || s->idle_acts == IDLE_ACTS)
         return;
+    s->idle_acts++;
     if (++s->acts % 12 != 0)
         s->kills += kill(who->pid, SIGKILL) == 0;
     else if (note_pause(s, who))
@@ -270,12 +279,16 @@ static void chaos(stage *s, int64_t now_ms)
 
 /* ---- the play ---- */
 
-static int64_t count_live(const stage *s)
+static int64_t count_live(stage *s)
 {
     renderq_counts c = RENDERQ_INIT(renderq_counts);
     if (renderq_stats(s->h, ONCE_IN, &c) != RENDERQ_OK)
         return -1;
-    return c.scheduled + c.queued + c.processing;
+    int64_t live = c.scheduled + c.queued + c.processing, ended = c.completed + c.dead_letter;
+    if (live + 2 * ended != s->progress)
+        s->idle_acts = 0;
+    s->progress = live + 2 * ended;     /* sent are those that live and those that have ended */
+    return live;
 }
 
 static bool run(stage *s)
@@ -407,7 +420,7 @@ static int direct(stage *s)
 
 int main(int argc, char **argv)
 {
-    static stage s = { .messages = 600, .seconds = 120 };
+    static stage s = { .messages = 600, .seconds = 300 };
     static char self[PATH_MAX];
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc == 5 && strcmp(argv[1], "--consume") == 0)

@@ -124,8 +124,9 @@ typedef struct life {
     int retries;
 } life;
 
-/* An attempt that took longer than its lease, or was paused in it, may have lost it, and that counts. So may a job that
- * a receive took and found gone when it came back: nobody hears of that one. */
+/* An attempt that took longer than its lease, or was paused in it, may have lost it, and that counts. The lease began
+ * within the receive, so a late one is part of it. So may a job that a receive took and found gone when it came back:
+ * nobody hears of that one. */
 static bool was_late(const proof *p, const life *l, int64_t now_ms)
 {
     return now_ms - l->since_ms >= ONCE_LEASE_S * 1000 - 50 || was_paused(p->play, l->since_ms, now_ms);
@@ -159,8 +160,8 @@ static void read_line(proof *p, life *l, const char *line)
         fault(p, "a line of a log cannot be read: %s", line);
         return;
     }
-    if (l->asking)
-        p->budget += was_late(p, l, now_ms);
+    bool late = l->asking && was_late(p, l, now_ms);
+    p->budget += late;
     l->asking = strcmp(step, "ask") == 0;
     if (strcmp(step, "got") == 0) {
         p->attempts++;
@@ -173,7 +174,8 @@ static void read_line(proof *p, life *l, const char *line)
         p->odd++;
         fault(p, "receive answered %s", name);
     }
-    l->since_ms = now_ms;
+    if (!late || !l->job)
+        l->since_ms = now_ms;
 }
 
 static void read_log(proof *p, const char *path)
