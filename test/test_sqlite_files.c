@@ -859,6 +859,11 @@ static void settings(void **state)
 
 /* ---- locks ---- */
 
+/* What need not wait for a lock would wait for twice as long, and a wait that is cut short, too. */
+#define PATIENT    "busy_timeout_ms=120000"
+#define IN_TIME_MS 60000
+
+/* As long as the URL says, and not for the half minute that is usual. */
 static void expect_busy(renderq *h, renderq_status status, int64_t began, int ms)
 {
     int64_t took = now_ms() - began;
@@ -866,7 +871,7 @@ static void expect_busy(renderq *h, renderq_status status, int64_t began, int ms
     assert_says(h, "try again");
     assert_int_equal(renderq_native_error(h) & 0xff, SQLITE_BUSY);
     assert_true(took >= ms - 1);
-    assert_true(took < ms + 3000);
+    assert_true(took < ms + 25000);
 }
 
 static void a_locked_file(void **state)
@@ -911,6 +916,7 @@ static void a_locked_file(void **state)
 typedef struct unlock {
     sqlite3 *db;
     renderq *h;
+    int over;                   /* the call has returned; atomic */
 } unlock;
 
 static void *unlock_soon(void *arg)
@@ -920,24 +926,49 @@ static void *unlock_soon(void *arg)
     return NULL;
 }
 
+static bool is_over(unlock *u)
+{
+    return __atomic_load_n(&u->over, __ATOMIC_SEQ_CST);
+}
+
+/* Once, when the call waits; again, as that may not have begun. */
 static void *interrupt_soon(void *arg)
 {
-    sleep_ms(60);
-    renderq_interrupt(((unlock *)arg)->h);
+    unlock *u = arg;
+    do {
+        sleep_ms(60);
+        renderq_interrupt(u->h);
+        for (int i = 0; i < 100 && !is_over(u); i++)
+            sleep_ms(10);
+    } while (!is_over(u));
     return NULL;
+}
+
+/* The status of a call that is interrupted. */
+static renderq_status interrupted(unlock *u, renderq_status (*call)(renderq *))
+{
+    pthread_t thread;
+    u->over = 0;
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, u), 0);
+    int64_t began = now_ms();
+    renderq_status status = call(u->h);
+    assert_true(now_ms() - began < IN_TIME_MS);
+    __atomic_store_n(&u->over, 1, __ATOMIC_SEQ_CST);
+    pthread_join(thread, NULL);
+    return status;
 }
 
 static void a_lock_that_is_given_up_in_time(void **state)
 {
     (void)state;
-    renderq *h = make_queue("sqlite:given-up.db?busy_timeout_ms=20000");
-    unlock arg = { db_open("given-up.db"), h };
+    renderq *h = make_queue("sqlite:given-up.db?" PATIENT);
+    unlock arg = { .db = db_open("given-up.db"), .h = h };
     pthread_t thread;
     db_exec(arg.db, "BEGIN IMMEDIATE");
     assert_int_equal(pthread_create(&thread, NULL, unlock_soon, &arg), 0);
     int64_t began = now_ms();
     assert_status(h, put_job(h, NULL, "intro", NULL), RENDERQ_OK);
-    assert_true(now_ms() - began < 5000);
+    assert_true(now_ms() - began < IN_TIME_MS);
     pthread_join(thread, NULL);
     sqlite3_close(arg.db);
     renderq_close(h);
@@ -965,19 +996,13 @@ static void an_interrupt_ends_the_wait_for_a_lock(void **state)
 {
     (void)state;
     renderq_status (*const calls[])(renderq *) = { waits_to_put, waits_to_claim, waits_to_create };
-    renderq *h = make_queue("sqlite:interrupt.db?busy_timeout_ms=20000");
+    renderq *h = make_queue("sqlite:interrupt.db?" PATIENT);
     assert_status(h, put_job(h, NULL, "intro", NULL), RENDERQ_OK);
-    unlock arg = { db_open("interrupt.db"), h };
+    unlock arg = { .db = db_open("interrupt.db"), .h = h };
     for (size_t i = 0; i < count_of(calls); i++) {
-        pthread_t thread;
         db_exec(arg.db, "BEGIN IMMEDIATE");
-        assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, &arg), 0);
-        int64_t began = now_ms();
-        renderq_status status = calls[i](h);
-        pthread_join(thread, NULL);
-        assert_status(h, status, RENDERQ_INTERRUPTED);
+        assert_status(h, interrupted(&arg, calls[i]), RENDERQ_INTERRUPTED);
         assert_says(h, "interrupted");
-        assert_true(now_ms() - began < 5000);
         db_exec(arg.db, "ROLLBACK");
         assert_int_equal(db_int(arg.db, ROWS), 1);
     }
@@ -992,7 +1017,7 @@ static void an_empty_claim_that_cannot_reap(void **state)
 {
     (void)state;
     renderq *h = make_queue("sqlite:reap.db?busy_timeout_ms=100");
-    unlock arg = { db_open("reap.db"), h };
+    unlock arg = { .db = db_open("reap.db"), .h = h };
     db_exec(arg.db, "INSERT INTO VideoRenderJobs (CompositionId, PayloadJson, Status, LockedAtUtc) VALUES"
                     " ('x', '{}', 'Processing', 1000); BEGIN IMMEDIATE");
     assert_status(h, waits_to_claim(h), RENDERQ_EMPTY);
@@ -1000,14 +1025,8 @@ static void an_empty_claim_that_cannot_reap(void **state)
     assert_int_equal(renderq_native_error(h), 0);
     renderq_close(h);
 
-    pthread_t thread;
-    arg.h = h = open_queue("sqlite:reap.db?busy_timeout_ms=20000");
-    assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, &arg), 0);
-    int64_t began = now_ms();
-    renderq_status status = waits_to_claim(h);
-    pthread_join(thread, NULL);
-    assert_status(h, status, RENDERQ_INTERRUPTED);
-    assert_true(now_ms() - began < 5000);
+    arg.h = h = open_queue("sqlite:reap.db?" PATIENT);
+    assert_status(h, interrupted(&arg, waits_to_claim), RENDERQ_INTERRUPTED);
     assert_status(h, waits_to_claim(h), RENDERQ_EMPTY);     /* one interrupt ended one call */
     db_exec(arg.db, "ROLLBACK");
     assert_int_equal(db_int(arg.db, "SELECT count(*) FROM VideoRenderJobs WHERE Status = 'Processing'"), 1);
@@ -1019,7 +1038,7 @@ static void an_empty_claim_that_cannot_reap(void **state)
 static void an_idle_claim_takes_no_lock(void **state)
 {
     (void)state;
-    renderq *h = make_queue("sqlite:idle.db?busy_timeout_ms=20000");
+    renderq *h = make_queue("sqlite:idle.db?" PATIENT);
     renderq_new_job later = RENDERQ_INIT(renderq_new_job);
     renderq_job *job = NULL;
     later.composition_id = "later";
@@ -1031,7 +1050,7 @@ static void an_idle_claim_takes_no_lock(void **state)
     for (int i = 0; i < 3; i++) {
         int64_t began = now_ms();
         assert_status(h, take_job(h, NULL, &job), RENDERQ_EMPTY);
-        assert_true(now_ms() - began < 2000);
+        assert_true(now_ms() - began < IN_TIME_MS);
     }
     db_exec(other, "INSERT INTO VideoRenderJobs (CompositionId, PayloadJson) VALUES ('x', '{}'); COMMIT");
     assert_status(h, take_job(h, NULL, &job), RENDERQ_OK);
@@ -1053,9 +1072,9 @@ static void a_file_locked_while_it_is_opened(void **state)
     expect_busy(h, status, began, 120);
     renderq_close(h);
     pthread_t thread;
-    unlock arg = { other, NULL };
+    unlock arg = { .db = other };
     assert_int_equal(pthread_create(&thread, NULL, unlock_soon, &arg), 0);
-    h = make_queue("sqlite:exclusive.db?busy_timeout_ms=20000");
+    h = make_queue("sqlite:exclusive.db?" PATIENT);
     pthread_join(thread, NULL);
     renderq_close(h);
     sqlite3_close(other);
