@@ -7,16 +7,16 @@ static const int stopping[] = { SIGTERM, SIGINT, SIGHUP };
 
 #define STOPPING (sizeof stopping / sizeof stopping[0])
 
-static volatile sig_atomic_t asked;
+static int asked;                   /* atomic: two threads may hear a signal each at the same time */
 static renderq *volatile handle;
 static renderq_worker *volatile worker;
 
 static void on_stop(int number)
 {
     (void)number;
-    asked++;
+    int times = __atomic_add_fetch(&asked, 1, __ATOMIC_SEQ_CST);
     renderq_interrupt(handle);
-    if (asked != 3)
+    if (times != 3)
         renderq_worker_stop(worker);
 }
 
@@ -32,7 +32,7 @@ void catch_signals(renderq *h)
 
 int stops_asked(void)
 {
-    return asked;
+    return __atomic_load_n(&asked, __ATOMIC_SEQ_CST);
 }
 
 void stop_worker(renderq_worker *w)
