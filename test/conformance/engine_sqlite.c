@@ -80,7 +80,7 @@ static engine *sqlite_open(const rq_url *url, const char *table)
     strcpy(e->table, table);
     if (sqlite3_open_v2(url->path, &e->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
         broken(e, url->path);
-    sqlite3_busy_timeout(e->db, 10000);
+    sqlite3_busy_timeout(e->db, 60000);
     run(e, "PRAGMA journal_mode = WAL");
     run(e, "PRAGMA synchronous = NORMAL");
     return e;

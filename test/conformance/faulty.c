@@ -168,6 +168,7 @@ static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statem
     renderq_status status = f.kind == FAULT_ANSWER ? f.status : RENDERQ_UNCERTAIN;
     switch (f.kind) {
     case FAULT_NONE:
+        what_then(&f);
         status = plan.inner->run(inner, queue, id, values, n, row, arg);
         base->ended_by = inner->ended_by;
         return status;
@@ -279,6 +280,8 @@ renderq *faulty_open(const suite *s, int retry_s)
 {
     renderq_options options = RENDERQ_INIT(renderq_options);
     options.worker = "node-1";
+    options.connect_s = SUITE_CONNECT_S;
+    options.command_s = SUITE_COMMAND_S;
     options.retry_s = retry_s;
     return faulty_open_with(s, &options);
 }

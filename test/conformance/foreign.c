@@ -69,7 +69,7 @@ static void their_lease_lasts_ten_minutes(void **state)
     renderq_job_free(job);
 
     renderq_reaped counts = RENDERQ_INIT(renderq_reaped);
-    set_number(s, &id, "LockedAtUtc", s->ops->now_ms(s->e) - 590000);
+    set_number(s, &id, "LockedAtUtc", s->ops->now_ms(s->e) - 560000);
     expect_ok(s->h, renderq_reap(s->h, NULL, &counts));
     assert_int_equal(counts.returned + counts.dead, 0);
     expect_status(s, &id, "Processing");

@@ -314,6 +314,11 @@ static void many_ghosts(void **state)
     renderq_close(f);
 }
 
+static void put_one(void *arg)
+{
+    put(arg, "late");
+}
+
 /* A claim that waits survives a fault between its reads. */
 static void a_fault_while_it_waits(void **state)
 {
@@ -322,14 +327,15 @@ static void a_fault_while_it_waits(void **state)
     renderq_job *job;
     renderq *f = faulty_open(s, SUITE_RETRY_S);
     fault faults[FAULTS_MAX] = { { .kind = FAULT_NONE } };
-    options.wait_ms = 150;
+    options.wait_ms = RENDERQ_FOREVER;
     options.no_reap = 1;
     faults[1].kind = FAULT_NOT_SENT;
-    faults[2].kind = FAULT_AFTER;
-    suite_warm(f);
+    faults[2] = (fault){ .kind = FAULT_AFTER, .then = put_one, .arg = s };
     faulty_arm(faults, 3);
-    expect(f, RENDERQ_EMPTY, claim_options_of(f, &options, &job));
+    expect_ok(f, claim_options_of(f, &options, &job));
+    assert_string_equal(job->composition_id, "late");
     assert_true(faulty_runs() > 3);
+    renderq_job_free(job);
     renderq_close(f);
 }
 

@@ -107,7 +107,7 @@ static void delayed_until_due(void **state)
     take_none(s->h);
     expect_status(s, &id, "Scheduled");
 
-    set_number(s, &id, "DueAtUtc", s->ops->now_ms(s->e) + 5000);
+    set_number(s, &id, "DueAtUtc", s->ops->now_ms(s->e) + 40000);
     take_none(s->h);
     make_due(s, &id);
     renderq_job *job = take_this(s->h, &id);

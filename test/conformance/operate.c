@@ -207,7 +207,7 @@ static void purge_deletes_what_ended_long_ago(void **state)
         old[i] = put_in_state(s, ended[i]);
         young[i] = put_in_state(s, ended[i]);
         shift(s, &old[i], column, -101000);
-        shift(s, &young[i], column, -90000);
+        shift(s, &young[i], column, -61000);
     }
     for (int i = 0; i < 4; i++) {
         live[i] = put_in_state(s, not_ended[i]);

@@ -32,6 +32,8 @@ renderq *suite_open(const suite *s, const char *worker, const char *extra)
     renderq *h = NULL;
     renderq_options options = RENDERQ_INIT(renderq_options);
     options.worker = worker;
+    options.connect_s = SUITE_CONNECT_S;
+    options.command_s = SUITE_COMMAND_S;
     options.retry_s = SUITE_RETRY_S;
     suite_url_for(url, sizeof url, s->queue, extra);
     expect_ok(h, renderq_open(url, &options, &h));

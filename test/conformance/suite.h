@@ -20,6 +20,9 @@
 #define EMOJI "\xF0\x9F\x98\x80"            /* two UTF-16 units in four bytes */
 #define UMLAUT "\xC3\xA4"
 #define SUITE_RETRY_S 40                    /* many connections of a slow server fit in it; no test waits for its end */
+#define SUITE_CONNECT_S 60                  /* nor for the end of these, however busy the machine is */
+#define SUITE_COMMAND_S 120
+#define SUITE_LONG_MS 40000                 /* a call that lasts so long waits for what it should not wait for */
 #define NOBODY "00000000-0000-8000-8000-00000000ABCD"
 
 typedef struct suite {
