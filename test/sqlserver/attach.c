@@ -76,7 +76,6 @@ static renderq_status attach(const char *queue, renderq **out)
 {
     renderq_options options = quiet_options();
     options.queue = queue;
-    options.command_s = 2;
     return renderq_attach("sqlserver", link_, &options, out);
 }
 
@@ -222,15 +221,16 @@ static void the_server_ends_it(void **state)
 static void too_long_inside(void **state)
 {
     (void)state;
-    renderq_options options = quiet_options();
-    options.command_s = 1;
     renderq *h = queue_at(&common, "toolong", NULL), *slow = NULL;
     renderq_close(h);
-    slow = open_at(&common, "/renderq?queue=toolong&lock_timeout_ms=60000", &options);
+    slow = open_at(&common, "/renderq?queue=toolong&lock_timeout_ms=3600000", NULL);
     sqlite3 *locker = db_open(common.db);
+    sqlite3_busy_timeout(locker, LONG_MS);
     expect_ok(slow, renderq_begin(slow));
     db_exec(locker, "BEGIN IMMEDIATE");
+    set_limits(slow, 0, 1);
     renderq_status status = put_job(slow, NULL, "late", NULL);
+    set_limits(slow, 0, 0);
     db_exec(locker, "ROLLBACK");
     expect(slow, status, RENDERQ_ABORTED);
     expect(slow, put_job(slow, NULL, "later", NULL), RENDERQ_ABORTED);

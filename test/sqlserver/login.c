@@ -79,7 +79,7 @@ static void nobody_listens(void **state)
     int64_t start = now_ms();
     snprintf(url, sizeof url, "sqlserver://sa:" PASSWORD "@127.0.0.1:%d/renderq", port);
     expect_no_open(url, NULL, RENDERQ_DISCONNECTED, "no connection to 127.0.0.1");
-    assert_true(now_ms() - start < 5000);
+    assert_true(now_ms() - start < LONG_MS);            /* and not all of connect_s */
     close(fd);
 }
 
@@ -95,7 +95,7 @@ static void nobody_answers(void **state)
     int64_t start = now_ms();
     snprintf(url, sizeof url, "sqlserver://sa:" PASSWORD "@127.0.0.1:%d/renderq", port);
     expect_no_open(url, &options, RENDERQ_DISCONNECTED, "127.0.0.1 did not answer within 1 s");
-    assert_in_range(now_ms() - start, 900, 6000);
+    assert_in_range(now_ms() - start, 900, LONG_MS);
     close(fd);
 }
 

@@ -6,6 +6,11 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include "handle.h"
+
+#define CONNECT_S 60
+#define COMMAND_S 120
+
 server common;
 
 /* ---- servers ---- */
@@ -126,13 +131,19 @@ size_t log_count(const server *s, long from, const char *part)
 
 void log_wait(const server *s, long from, const char *part, size_t n)
 {
-    for (int i = 0; i < 1000 && log_count(s, from, part) < n; i++)
+    for (int i = 0; i < 6000 && log_count(s, from, part) < n; i++)
         sleep_ms(10);
     if (log_count(s, from, part) == n)
         return;
     print_error("the server's log does not say \"%s\" %zu times\n", part, n);
     log_show(s, from);
     fail();
+}
+
+void log_await(const server *s, long from, const char *part)
+{
+    for (int i = 0; i < 6000 && log_count(s, from, part) == 0; i++)
+        sleep_ms(10);
 }
 
 long log_end(const server *s)
@@ -199,7 +210,16 @@ renderq_options quiet_options(void)
     renderq_options options = RENDERQ_INIT(renderq_options);
     options.log = keep_line;
     options.worker = "node-1";
+    options.connect_s = CONNECT_S;
+    options.command_s = COMMAND_S;
+    options.retry_s = 45;
     return options;
+}
+
+void set_limits(renderq *h, int connect_s, int command_s)
+{
+    h->session.connect_s = connect_s ? connect_s : CONNECT_S;
+    h->session.command_s = command_s ? command_s : COMMAND_S;
 }
 
 void expect_at(renderq *h, renderq_status got, renderq_status wanted, const char *what, const char *file, int line)

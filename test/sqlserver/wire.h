@@ -31,8 +31,10 @@ extern server common;
 /* How many lines have that in them, from byte `from` of the log on. What a session was asked is there before its reply
  * comes. */
 size_t log_count(const server *s, long from, const char *part);
-/* Waits until there are n, for ten seconds: what is logged after a reply may come late. */
+/* Waits until there are n, for a minute: what is logged after a reply may come late. */
 void log_wait(const server *s, long from, const char *part, size_t n);
+/* The same for one, in a thread of a test, which does not assert: a request that has come to the server. */
+void log_await(const server *s, long from, const char *part);
 long log_end(const server *s);
 void log_show(const server *s, long from);
 
@@ -41,8 +43,13 @@ void log_show(const server *s, long from);
 /* The URL of a server; `more` is what stands behind the host: "/renderq?queue=x". */
 const char *url_of(const server *s, const char *more);
 
-/* Options whose log lines are looked at. */
+/* Options whose log lines are looked at. Nothing that is to work ends by its time, however busy the machine is. */
 renderq_options quiet_options(void);
+
+/* How long a handle's connections and requests may last from now on; 0: as quiet_options() has it. What is to end by its
+ * time is in a hurry alone. */
+void set_limits(renderq *h, int connect_s, int command_s);
+#define LONG_MS 40000           /* what lasts longer, waits for what it should not wait for */
 
 /* How many lines of the library's log have that in them, since it was cleared. */
 size_t lines_count(const char *part);
