@@ -11,7 +11,7 @@
 
 #include "faults.h"
 
-#define LIMIT_S 60
+#define LIMIT_S 240
 
 static server s;
 
@@ -66,9 +66,12 @@ static bool can_connect(const char *url)
     renderq_job *job = NULL;
     renderq_id id;
     renderq_new_job new = RENDERQ_INIT(renderq_new_job);
+    renderq_options options = RENDERQ_INIT(renderq_options);
+    options.connect_s = SUITE_CONNECT_S;
+    options.command_s = SUITE_COMMAND_S;
     new.composition_id = UMLAUT EMOJI;
     new.payload_json = "{}";
-    bool good = came_to(h, renderq_open(url, NULL, &h), RENDERQ_OK)
+    bool good = came_to(h, renderq_open(url, &options, &h), RENDERQ_OK)
                 && came_to(h, renderq_create(h, NULL), RENDERQ_OK)
                 && came_to(h, renderq_enqueue(h, &new, &id), RENDERQ_OK)
                 && came_to(h, renderq_get(h, NULL, &id, &job), RENDERQ_OK)

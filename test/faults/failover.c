@@ -48,7 +48,6 @@ static renderq *open_for(int retry_s)
 {
     renderq_options options = RENDERQ_INIT(renderq_options);
     options.worker = "node-1";
-    options.connect_s = 2;
     options.retry_s = retry_s;
     lane_clear(&l);
     return lane_handle(&l, &options);
@@ -65,7 +64,7 @@ static void logins_refused_for_a_while(void **state)
 {
     (void)state;
     for (size_t i = 0; i < count_of(refusals); i++) {
-        renderq *h = open_for(20);
+        renderq *h = open_for(45);
         renderq_job *job = NULL;
         l.s->ops->clear(l.s->e);
         renderq_id id = put(l.s, "intro");
@@ -114,6 +113,7 @@ static void logins_refused_for_good(void **state)
 
 typedef struct change {
     bool hard;                      /* no goodbye */
+    bool there;                     /* the new server is */
     bool over;                      /* the new server, which ends with the thread, is not needed any more */
 } change;
 
@@ -122,6 +122,8 @@ static void *change_servers(void *arg)
 {
     change *c = arg;
     int port = s.port;
+    for (int i = 0; i < 6000 && lane_fired(&l) == 0; i++)
+        usleep(10000);              /* until the request has come */
     usleep(300000);
     if (c->hard)
         server_kill(&s);
@@ -129,6 +131,7 @@ static void *change_servers(void *arg)
         server_stop(&s);
     usleep(AWAY_MS * 1000);
     server_start(&s, "failover", port);
+    __atomic_store_n(&c->there, true, __ATOMIC_RELEASE);
     while (!__atomic_load_n(&c->over, __ATOMIC_ACQUIRE))
         usleep(10000);
     return NULL;
@@ -142,7 +145,7 @@ static void another_server_on_the_same_port(void **state)
     for (size_t i = 0; i < 2 * count_of(whens); i++) {
         change c = { .hard = i % 2 };
         pthread_t thread;
-        renderq *h = open_for(30);
+        renderq *h = open_for(45);
         renderq_new_job new = RENDERQ_INIT(renderq_new_job);
         renderq_id id;
         l.s->ops->clear(l.s->e);
@@ -151,6 +154,8 @@ static void another_server_on_the_same_port(void **state)
         lane_fault(&l, "at=enqueue when=%s do=silent", whens[i / 2]);
         assert_int_equal(pthread_create(&thread, NULL, change_servers, &c), 0);
         renderq_status got = renderq_enqueue(h, &new, &id);
+        while (!__atomic_load_n(&c.there, __ATOMIC_ACQUIRE))
+            usleep(10000);
         if (got == RENDERQ_OK)
             lane_use(&l, h);
         server_stop(&s);

@@ -48,6 +48,10 @@ void lane_close(lane *l);
 /* A handle that meets the lane's faults; the suite's own handle does not. */
 renderq *lane_handle(const lane *l, const renderq_options *options);
 
+/* How long the handle's connections and requests may last from now on; 0: so long that no busy machine takes it. What is
+ * to end by its time is in a hurry alone. */
+void set_limits(renderq *h, int connect_s, int command_s);
+
 /* do=... and the rest of a fault's words. */
 void lane_fault(const lane *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void lane_clear(const lane *l);

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "handle.h"
+
 bool under_valgrind(void)
 {
     const char *preload = getenv("LD_PRELOAD");
@@ -187,8 +189,17 @@ renderq *lane_handle(const lane *l, const renderq_options *options)
     renderq *h = NULL;
     snprintf(app, sizeof app, "app=%s", l->app);
     suite_url_for(url, sizeof url, l->s->queue, app);
-    expect_ok(h, renderq_open(url, options, &h));
+    renderq_options patient = *options;
+    patient.connect_s = SUITE_CONNECT_S;
+    patient.command_s = SUITE_COMMAND_S;
+    expect_ok(h, renderq_open(url, &patient, &h));
     return h;
+}
+
+void set_limits(renderq *h, int connect_s, int command_s)
+{
+    h->session.connect_s = connect_s ? connect_s : SUITE_CONNECT_S;
+    h->session.command_s = command_s ? command_s : SUITE_COMMAND_S;
 }
 
 void lane_fault(const lane *l, const char *format, ...)

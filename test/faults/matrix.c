@@ -31,7 +31,7 @@ static int n_trials;
 
 /* ---- lanes ---- */
 
-#define WATCHDOG_S 90
+#define WATCHDOG_S 400            /* a trial may be played several times */
 #define BUSY_LANE  10               /* every tenth takes what does not wait */
 
 static struct {

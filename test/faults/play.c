@@ -22,10 +22,14 @@ renderq *trial_open(const lane *l, const trial *k)
 {
     renderq_options options = RENDERQ_INIT(renderq_options);
     options.worker = "node-1";
-    options.connect_s = k->fault->waits ? COMMAND_S : 0;
-    options.command_s = k->fault->waits ? COMMAND_S : 0;
     options.retry_s = k->mode == REPEATED ? RETRY_S : k->mode == ONCE ? -1 : 1;
     return lane_handle(l, &options);
+}
+
+void trial_hurry(renderq *h, const trial *k)
+{
+    if (k->fault->waits)
+        set_limits(h, COMMAND_S, COMMAND_S);
 }
 
 static void arm(const lane *l, const trial *k)
@@ -103,7 +107,9 @@ static bool play_alone(const lane *l, const trial *k, scene *c)
 {
     char *before = snapshot_all(l->s);
     arm(l, k);
+    trial_hurry(c->f, k);
     renderq_status got = k->call->act(c);
+    set_limits(c->f, 0, 0);
     if (!has_struck(l, k)) {
         free(before);
         return false;
@@ -122,9 +128,22 @@ static bool play_alone(const lane *l, const trial *k, scene *c)
     return true;
 }
 
+/* Which of the three in a transaction meets the fault; the others have time. */
+typedef enum part { AT_BEGIN, AT_CALL, AT_END } part;
+
+static void hurry_at(const trial *k, scene *c, part now)
+{
+    bool ends = strcmp(k->request, "commit") == 0 || strcmp(k->request, "rollback") == 0;
+    if (now == (k->at == 0 ? AT_BEGIN : ends ? AT_END : AT_CALL))
+        trial_hurry(c->f, k);
+    else
+        set_limits(c->f, 0, 0);
+}
+
 /* The call in a transaction: what it answers, and what the end does. */
 static renderq_status act_inside(const trial *k, scene *c)
 {
+    hurry_at(k, c, AT_CALL);
     renderq_status got = k->call->act(c);
     if (!trial_may_be(k, got))
         expect(c->f, trial_wanted(k), got);
@@ -136,16 +155,19 @@ static bool play_in_transaction(const lane *l, const trial *k, scene *c)
 {
     char *before = snapshot_all(l->s);
     arm(l, k);
+    hurry_at(k, c, AT_BEGIN);
     renderq_status call = OK, end = renderq_begin(c->f);
     if (!trial_may_be(k, end))
         expect(c->f, trial_begin_wanted(k), end);
     if (end == OK) {
         call = act_inside(k, c);
+        hurry_at(k, c, AT_END);
         end = k->plan == UNDONE ? renderq_rollback(c->f) : renderq_commit(c->f);
         if (!trial_may_be(k, end))
             expect(c->f, k->plan == UNDONE ? OK : trial_commit_wanted(k, call), end);
         check_text(k, c->f, end);
     }
+    set_limits(c->f, 0, 0);
     assert_true(has_struck(l, k));
     if (k->plan == UNDONE || (call != OK && end == OK))
         expect_all_unchanged(c->s, before);
@@ -183,12 +205,21 @@ static bool play_received(const lane *l, const trial *k, scene *c)
 {
     c->ids[0] = put(l->s, "intro");
     arm(l, k);
+    bool at_commit = strcmp(k->request, "commit") == 0;
+    if (!at_commit)
+        trial_hurry(c->f, k);
     renderq_status got = renderq_receive(c->f, NULL, &c->jobs[0]);
+    set_limits(c->f, 0, 0);
+    if (!at_commit && !has_struck(l, k))
+        return false;
     if (!trial_may_be(k, got))
         expect(c->f, trial_wanted(k), got);
     assert_true((c->jobs[0] != NULL) == (got == OK));
     check_text(k, c->f, got);
+    if (at_commit)
+        trial_hurry(c->f, k);
     renderq_status end = got == OK ? renderq_commit(c->f) : got;
+    set_limits(c->f, 0, 0);
     if (got == OK && !trial_may_be(k, end))
         expect(c->f, trial_commit_wanted(k, got), end);
     assert_true(has_struck(l, k));

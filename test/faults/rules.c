@@ -7,7 +7,7 @@
 
 #define STOP_S    5                 /* what the library gives a server to obey */
 #define TICK_S    1
-#define SLACK_S   25                /* machines are busy; less than a command may take that nothing ends earlier */
+#define SLACK_S   50                /* machines are busy; less than a command may take that nothing ends earlier */
 #define STAYS_S   3
 #define TRICKLE_S 10
 

@@ -89,10 +89,11 @@ bool trial_while_tidying(const trial *k);
 /* ---- play.c ---- */
 
 #define COMMAND_S (under_valgrind() ? 5 : 2)    /* where the server is silent */
-#define RETRY_S   30
+#define RETRY_S   45
 
-/* A handle for it. */
+/* A handle for it. It has much time; trial_hurry() gives it that of the trial. */
 renderq *trial_open(const lane *l, const trial *k);
+void trial_hurry(renderq *h, const trial *k);
 
 /* Plays it; a failure is one of the test that runs. */
 void trial_play(const lane *l, const trial *k);

@@ -57,7 +57,7 @@ KINDS = ("error", "drop", "cut", "silent", "hang", "late", "trickle", "packets",
          "length", "short", "fewer", "more", "types", "premature", "endless")
 BEFORE = ("error", "drop", "silent", "hang", "late")       # what can be done before the request is
 NUMBERS = ("nth", "times", "number", "severity", "state", "reset", "rows", "ms", "seed")
-IDLE_S = 20.0
+IDLE_S = 60.0
 
 
 class Unclear(Exception):
