@@ -61,7 +61,7 @@ start_server() {
         --user sa --password s3cret --database renderq > "$WORK/server" 2>&1 &
     SERVER=$!
     PORT=""
-    for _ in $(seq 200); do
+    for _ in $(seq 600); do
         PORT=$(sed -n 's/^tdsd: listening on .*:\([0-9]*\)$/\1/p' "$WORK/server")
         [ -z "$PORT" ] || return 0
         kill -0 "$SERVER" 2> /dev/null || break

@@ -43,7 +43,7 @@ python3 "$SOURCE/test/proxy/proxy.py" --to "$server" --every "$EVERY" --late "$L
     > "$WORK/proxy" &
 PROXY=$!
 PORT=""
-for _ in $(seq 300); do
+for _ in $(seq 600); do
     PORT=$(sed -n 's/^proxy: listening on .*:\([0-9]*\)$/\1/p' "$WORK/proxy")
     if [ -n "$PORT" ] || ! kill -0 "$PROXY" 2> /dev/null; then
         break

@@ -21,6 +21,7 @@ ROOT = HERE.parent.parent
 SQL = ROOT / "sql" / "sqlserver"
 COLLATION = bytes.fromhex("0904d00034")
 VERSION_74 = 0x74000004
+LONG_S = 60                         # what is to come, comes before, however busy the machine is
 
 
 def utf16(text: str) -> bytes:
@@ -61,7 +62,7 @@ class Server:
     def stop(self, keep: bool = False) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(10)
+        code = self.process.wait(2 * LONG_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
         if not keep:
@@ -193,7 +194,7 @@ class Tokens:
 class Client:
     def __init__(self, server: Server) -> None:
         self.sock = socket.create_connection(("127.0.0.1", server.port))
-        self.sock.settimeout(10)
+        self.sock.settimeout(LONG_S)
         self.tls: Optional[ssl.SSLObject] = None
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.buffer = b""

@@ -31,7 +31,7 @@ from statements import Files    # noqa: E402
 from wire import Stream         # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LEAVE_S = 5                         # how long sessions have to end
+LEAVE_S = 30                        # how long sessions have to end
 
 
 class Log:

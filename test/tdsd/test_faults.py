@@ -8,8 +8,8 @@ import time
 import unittest
 from typing import Any
 
-from rawclient import Client, Closed, Reply, definitions_of, text_of, values_of
-from testcase import (ATTN, BEGIN, DONE, ENV_ROLLBACK, FAILED, ID, ROLLBACK, SESSION, TOKEN, Case, commit)
+from rawclient import LONG_S, Client, Closed, Reply, definitions_of, text_of, values_of
+from testcase import (ATTN, BEGIN, DONE, ENV_ROLLBACK, FAILED, ID, PATIENT, ROLLBACK, SESSION, TOKEN, Case, commit)
 
 ROW = b"\xd1" + struct.pack("<H", 36)          # how a row begins, with its JobId's length
 NEW = ("c", "{}", None, None, 0, None, 0)
@@ -36,6 +36,10 @@ class Faulty(Case):
     def struck(self, times: int = 1) -> None:
         self.assertEqual(self.server.ask("fired"), str(times))
 
+    def until_struck(self, there: int) -> None:
+        """A request was sent and is not answered; this is how many jobs are there then."""
+        self.until(lambda: self.server.ask("fired") == "1" and self.count() == there)
+
     def send_enqueue(self, n: int = 0) -> None:
         self.c.send_rpc(text_of("enqueue"), definitions_of("enqueue"), values_of("enqueue", (ID[n], *NEW)))
 
@@ -46,7 +50,7 @@ class Faulty(Case):
         client.sock.settimeout(seconds)
         with self.assertRaises(TimeoutError):
             client.receive()
-        client.sock.settimeout(10)
+        client.sock.settimeout(LONG_S)
 
     def assert_lost(self, there: int, client: Any = None) -> None:
         """The connection ended without a whole reply, and so many jobs are there."""
@@ -220,9 +224,13 @@ class Ends(Faulty):
         self.session()
 
     def test_late(self) -> None:
+        self.ok(self.c.batch(PATIENT))
         self.ask("at=enqueue do=late ms=300")
+        lock = self.sqlite()
+        lock.execute("BEGIN IMMEDIATE")             # or it might be done before it is looked
         self.send_enqueue()
         self.assert_lost(0)
+        lock.execute("ROLLBACK")
         self.assertEqual(self.server.ask("idle"), "ok")
         self.assertEqual(self.count(), 1)
 
@@ -233,6 +241,7 @@ class Silence(Faulty):
             with self.subTest(when):
                 self.ask(f"at=enqueue when={when} do=silent")
                 self.send_enqueue()
+                self.until_struck(there)
                 self.send_attention()
                 self.silent_for(self.c, 0.3)
                 self.assertEqual(self.count(), there)
@@ -245,6 +254,7 @@ class Silence(Faulty):
             with self.subTest(words):
                 self.ask(f"at=enqueue do=hang {words}")
                 self.send_enqueue()
+                self.until_struck(there)
                 self.silent_for(self.c, 0.2)
                 self.send_attention()
                 reply = self.c.reply()

@@ -11,7 +11,7 @@ from typing import Any
 import transactions
 from rawclient import UNNAMED, Reply, bit, body_of, definitions_of, guid, ntext, number, plp, text_of, utf16, values_of
 from testcase import (BEGIN, CALLER, COUNT, DONE, DONEINPROC, DONEPROC, ENV_BEGIN, ENV_COMMIT, ENV_ROLLBACK, FAILED, ID,
-                      OTHER, ROLLBACK, SESSION, TOKEN, Case, commit, guard, schema_batches)
+                      OTHER, PATIENT, ROLLBACK, SESSION, TOKEN, Case, commit, guard, schema_batches)
 
 
 class Refusals(Case):
@@ -373,6 +373,7 @@ class Transactions(Case):
         self.ok(self.enqueue(self.c))
         self.c.close()
         other = self.session()
+        self.ok(other.batch(PATIENT))
         self.ok(self.enqueue(other, 1))                                             # waits for the lock
         self.assertEqual(self.count(), 1)
 

@@ -11,8 +11,9 @@ import time
 import unittest
 from pathlib import Path
 
-from rawclient import SQL, VERSION_74, Client, Closed, Server, definitions_of, text_of, utf16, values_of
-from testcase import ATTN, BEGIN, DONE, ENV_ROLLBACK, ID, ROLLBACK, SESSION, TOKEN, Case
+from rawclient import LONG_S, SQL, VERSION_74, Client, Closed, Server, definitions_of, text_of, utf16, values_of
+from tdsd import LEAVE_S
+from testcase import ATTN, BEGIN, DONE, ENV_ROLLBACK, ID, PATIENT, ROLLBACK, SESSION, TOKEN, Case
 
 
 class Login(Case):
@@ -156,6 +157,7 @@ class Packets(Case):
     def test_a_second_request_before_the_reply(self) -> None:
         client = self.session()
         self.table(client)
+        self.ok(client.batch(PATIENT))
         lock = self.sqlite()
         lock.execute("BEGIN IMMEDIATE")
         values = values_of("enqueue", (ID[0], "c", "{}", None, None, 0, None, 0))
@@ -177,7 +179,7 @@ class Attention(Case):
         self.assertEqual(self.c.batch(SESSION).rows, [(0, 150)])
 
     def test_while_it_waits(self) -> None:
-        self.ok(self.c.batch(SESSION.replace("LOCK_TIMEOUT 300", "LOCK_TIMEOUT -1")))
+        self.ok(self.c.batch(PATIENT))
         lock = self.sqlite()
         lock.execute("BEGIN IMMEDIATE")
         self.c.send_rpc(text_of("enqueue"), definitions_of("enqueue"),
@@ -193,6 +195,8 @@ class Attention(Case):
         for n in range(16):
             self.ok(self.enqueue(self.c, n, payload="x" * 1000000))
         self.c.send_rpc(text_of("claim"), definitions_of("claim"), values_of("claim", ("w", TOKEN, 60, 0, 16)))
+        taken = "SELECT count(*) FROM VideoRenderJobs WHERE Status = 'Processing'"
+        self.until(lambda: self.sqlite().execute(taken).fetchone() == (16,))
         time.sleep(0.5)                         # the server is stuck in its reply
         self.c.send(6, b"")
         reply = self.c.reply()
@@ -242,7 +246,7 @@ class Life(unittest.TestCase):
         self.assertEqual(client.batch(SESSION).rows, [(0, 150)])
         started = time.monotonic()
         self.assertEqual(server.stop(keep=True), 0)
-        self.assertLess(time.monotonic() - started, 4)
+        self.assertLess(time.monotonic() - started, LEAVE_S)       # no session was waited for in vain
         self.assertRaises(Closed, client.receive)
         self.assertEqual(sorted(os.listdir(server.folder.name)), ["log", "queue.db"])
 
@@ -252,7 +256,7 @@ class Life(unittest.TestCase):
             (Path(folder) / "sql" / "sqlserver" / "get.sql").write_text("SELECT 1;\n")
             with open(os.devnull, "w", encoding="utf-8") as nowhere:
                 code = subprocess.run(["python3", str(Path(__file__).with_name("tdsd.py")), "--db", f"{folder}/x.db",
-                                       "--sql", f"{folder}/sql"], stderr=nowhere, check=False, timeout=10).returncode
+                                       "--sql", f"{folder}/sql"], stderr=nowhere, check=False, timeout=LONG_S).returncode
             self.assertNotEqual(code, 0)
 
     def test_the_log_keeps_no_password(self) -> None:

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 import unittest
-from typing import Any
+from typing import Any, Callable
 
 import transactions
-from rawclient import PARAMS, SQL, Client, Reply, Server, body_of, definitions_of, text_of, values_of
+from rawclient import LONG_S, PARAMS, SQL, Client, Reply, Server, body_of, definitions_of, text_of, values_of
 
 ID = ["019AD000-0000-8000-0000-0000000000A%X" % n for n in range(16)]
 TOKEN, OTHER = "00112233-4455-4677-8899-AABBCCDDEEFF", "FFEEDDCC-BBAA-4988-B766-554433221100"
@@ -18,6 +19,7 @@ SESSION = ("-- renderq: session\n"
            "SET QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;\n"
            "SET NUMERIC_ROUNDABORT OFF;\nSET XACT_ABORT ON;\nSET TEXTSIZE 2147483647;\nSET LOCK_TIMEOUT 300;\n"
            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSELECT CASE WHEN 1 = 0 THEN 1 ELSE 0 END, 150;\n")
+PATIENT = SESSION.replace("LOCK_TIMEOUT 300", "LOCK_TIMEOUT -1")
 BEGIN = "-- renderq: begin\n" + transactions.BEGIN
 ROLLBACK = "-- renderq: rollback\n" + transactions.ROLLBACK
 CALLER = "-- renderq: caller\n"
@@ -69,12 +71,19 @@ class Case(unittest.TestCase):
             self.ok(client.batch("-- renderq: schema\n" + batch))
 
     def sqlite(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.server.db, isolation_level=None)
+        db = sqlite3.connect(self.server.db, timeout=LONG_S, isolation_level=None)
         self.addCleanup(db.close)
         return db
 
     def count(self) -> int:
         return int(self.sqlite().execute('SELECT count(*) FROM "VideoRenderJobs"').fetchone()[0])
+
+    def until(self, comes: Callable[[], bool]) -> None:
+        """Waits for what the server does when its turn comes."""
+        end = time.monotonic() + LONG_S
+        while not comes() and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertTrue(comes())
 
     def ok(self, reply: Reply) -> Reply:
         self.assertEqual(reply.errors, [])
