@@ -12,6 +12,7 @@
 const char *const race_steps[STEPS] = {
     "enqueue", "claim",  "start", "renew", "resume", "complete", "fail",    "release",
     "cancel",  "retry",  "reap",  "kill",  "pause",  "continue", "poisoned", "ghost", "broke",
+    "dead",
 };
 
 /* ---- clock, dice, connection ---- */
@@ -160,7 +161,7 @@ void audit_note(audit *a, race_step step, const char *process)
 
 /* ---- the calls that all of them make ---- */
 
-#define OPEN_S 30       /* where connections are cut, the first may be */
+#define OPEN_S 120      /* where connections are cut, the first may be */
 
 static void note_line(renderq_log_level level, const char *line, void *arg)
 {
@@ -177,6 +178,8 @@ renderq *race_connect(const race *r, const char *name, audit *a)
 {
     renderq_options options = RENDERQ_INIT(renderq_options);
     options.worker = name;
+    options.connect_s = r->faults ? 0 : OPEN_S;
+    options.retry_s = 45;
     options.command_s = r->deadline_s;
     options.log = a ? note_line : NULL;
     options.log_arg = a;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEATH_US 1000000        /* the longest from a SIGKILL to its end */
+#define IN_HAND_US 6000000      /* how long a server may still have what a process sent that is dead */
 
 static void *must(void *memory)
 {
@@ -224,7 +224,7 @@ static void take_note(reading *in, const line *l)
     int process = number_of(t, l->text);
     t->kills += step == STEP_KILL;
     t->poisoned += step == STEP_POISONED;
-    if (step == STEP_KILL) {
+    if (step == STEP_DEAD) {
         t->deaths = grow(t->deaths, t->n_deaths, sizeof *t->deaths);
         t->deaths[t->n_deaths++] = (race_note){ .process = process, .from_us = l->at_us };
     }
@@ -429,13 +429,14 @@ static void add_witnesses(history *t)
     }
 }
 
-/* A call that nobody heard of was made before its process was dead; a server may still have had it in its hands. */
-static void end_unheard(history *t)
+/* A call that nobody heard of was made before its process was dead, which may be long after it was told to be; a server
+ * may still have had it in its hands. */
+static void end_unheard(history *t, bool server)
 {
     for (size_t i = 0; i < t->n_ops; i++)
         for (size_t k = 0; t->ops[i].maybe && k < t->n_deaths; k++)
             if (t->deaths[k].process == t->ops[i].actor)
-                t->ops[i].after_us = t->deaths[k].from_us + DEATH_US;
+                t->ops[i].after_us = t->deaths[k].from_us + (server ? IN_HAND_US : 0);
 }
 
 static void add_claims(history *t)
@@ -513,7 +514,7 @@ bool history_read(history *t, const race *r, renderq *h)
     if (!read_audits(t, r->folder) || !take_jobs(t, h))
         return false;
     count_others(t);
-    end_unheard(t);
+    end_unheard(t, strncmp(r->url, "sqlite:", 7) != 0);
     add_witnesses(t);
     add_claims(t);          /* from here on the ops stay where they are */
     give_ops(t);

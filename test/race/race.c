@@ -127,6 +127,8 @@ static void look_after(stage *s)
         if (over && WIFEXITED(status) && WEXITSTATUS(status) == 0)
             continue;
         s->shot += shot;
+        if (shot)
+            audit_note(&s->audit, STEP_DEAD, who->name);
         if (who->part != WORKER || !shot || (!who->killed && !s->race->poison)) {
             printf("WRONG: %s ended by %s %d\n", who->name, WIFSIGNALED(status) ? "signal" : "itself, with",
                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
@@ -367,7 +369,7 @@ int main(int argc, char **argv)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     race r = { .seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000, .jobs = 400, .workers = 8,
-               .seconds = 120 };
+               .seconds = 900 };
     static stage s;
     if (!take_arguments(&r, argc, argv)) {
         fprintf(stderr, "usage: race [--jobs N] [--workers N] [--seed N] [--seconds N] [--poison] [--faults] [--deadline S] "

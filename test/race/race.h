@@ -86,6 +86,7 @@ typedef enum race_step {
     STEP_POISONED,      /* a worker's note before it kills itself */
     STEP_GHOST,         /* of a process, in a claim: the reply to a request was lost, and it may still take effect */
     STEP_BROKE,         /* of a process, in a call: its connection broke, and it asks again */
+    STEP_DEAD,          /* of a process that was killed: its parent has seen its end */
     STEPS,
     STEP_HELD,          /* of the verifier: this job's key kept another out, so it was live */
     STEP_NOT_HELD       /* another job became live with this one's key, so this one was not */
@@ -171,7 +172,7 @@ typedef struct history {
     int claims_room, claims_used;       /* jobs that all of them may have taken; that the model needs them for */
     race_note *pauses;
     size_t n_pauses;
-    race_note *deaths;            /* from_us */
+    race_note *deaths;                  /* from_us: when the process was certainly dead */
     size_t n_deaths;
     int kills, poisoned, unheard, reaped_returned, reaped_dead, duplicates;
     /* the texts, and the files that the lines point into */
