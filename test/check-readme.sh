@@ -34,10 +34,12 @@ out=$(./worker)
 for queue in Incoming Receipts; do
     sed "s/VideoRenderJobs/$queue/g" "$SOURCE/sql/sqlite/schema.sql" | sqlite3 jobs.db
 done
-sqlite3 jobs.db "INSERT INTO Incoming (JobId, CompositionId, PayloadJson) VALUES (randomblob(16), 'order-1', '{}')"
+# It has failed often, so that it is not tried again within the run.
+sqlite3 jobs.db "INSERT INTO Incoming (JobId, CompositionId, PayloadJson, RetryCount, MaxRetries)
+    VALUES (randomblob(16), 'order-1', '{}', 9, 20)"
 ./relay                                         # its own table is not there
 [ "$(sqlite3 jobs.db 'SELECT Status, RetryCount, LastErrorMessage, (SELECT count(*) FROM Receipts) FROM Incoming')" = \
-    'Scheduled|1|booking|0' ] || { echo "the relay did not fail"; exit 1; }
+    'Scheduled|10|booking|0' ] || { echo "the relay did not fail"; exit 1; }
 sqlite3 jobs.db 'CREATE TABLE bookings (at TEXT); UPDATE Incoming SET DueAtUtc = 0'
 ./relay
 [ "$(sqlite3 jobs.db 'SELECT a.Status, b.Status, count(*) FROM Incoming a, Receipts b, bookings')" = \
