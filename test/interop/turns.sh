@@ -145,7 +145,7 @@ failures() {
     same "what they read" "Scheduled 1 broken null" \
         "$(their_job "$id" '"\(.Status) \(.RetryCount) \(.LastErrorMessage[:6]) \(.WorkerNodeId)"')"
     same "what they find while it waits" null "$(theirs claim csharp-1)"
-    work_once --wait 20s -- false && failed "a job that failed was done"     # the back-off is two seconds
+    work_once --wait 60s -- false && failed "a job that failed was done"     # the back-off is two seconds
     for retries in 3 4; do
         same "rows" 1 "$(theirs fail "$id" "failure $retries")"
     done
@@ -160,10 +160,10 @@ failures() {
 taken_away() {
     turn "they complete what our worker holds: it hears of it, at its next renewal in ten seconds"
     id=$(ours enqueue held '{}')
-    (exec "$BUILD/renderq" --db "$URL" --queue "$TABLE" --json work --once --worker c-1 --lease 30s -- sleep 90) \
+    (exec "$BUILD/renderq" --db "$URL" --queue "$TABLE" --json work --once --worker c-1 --lease 30s -- sleep 600) \
         > "$WORK/events" 2> "$WORK/said" &
     children=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         [ "$(our_job "$id" .state)" != Processing ] || break
         kill -0 "$children" || { cat "$WORK/said"; failed "our worker gave up"; }
         sleep 0.1
@@ -198,7 +198,7 @@ run_out() {
     ours reap > "$WORK/said"
     same "what they read" "Scheduled 1 the lease of csharp-1 ran out" \
         "$(their_job "$id" '"\(.Status) \(.RetryCount) \(.LastErrorMessage)"')"
-    work_once --wait 20s -- sleep 0
+    work_once --wait 60s -- sleep 0
     same "the job done" "$id" "$(worked_on "done")"
 
     id=$(upper "$(theirs enqueue slow '{}' 0)")
@@ -212,13 +212,18 @@ run_out() {
 
 # ---- all at once ----
 
-# For the background: the signal has to reach it.
+# For the background: the signal has to reach it. Neither goes on alone, or one might do the work of both.
 our_worker() {
     # shellcheck disable=SC2016  # the worker's shell expands it
     exec "$BUILD/renderq" --db "$URL" --queue "$TABLE" work --worker "c-$1" --retry-after 1s -- sh -c '
+        : > "$3/has-begun-$4"
+        for _ in $(seq 600); do
+            [ ! -e "$3/has-begun-1" ] || [ ! -e "$3/has-begun-2" ] || break
+            sleep 0.1
+        done
         case $2$RENDERQ_ATTEMPT$RENDERQ_JOB_ID in half1[13579BDF]*) exit 1 ;; esac
         echo "$RENDERQ_JOB_ID" >> "$1"
-        echo ours' sh "$WORK/done-c-$1" "$fails" > "$WORK/work-c-$1" 2>&1
+        echo ours' sh "$WORK/done-c-$1" "$fails" "$WORK" "$1" > "$WORK/work-c-$1" 2>&1
 }
 
 our_producer() {
@@ -242,7 +247,7 @@ together() {
     done
     # Theirs are slower to start: they do something first.
     for n in 1 2; do
-        for _ in $(seq 300); do
+        for _ in $(seq 1200); do
             [ ! -s "$WORK/done-csharp-$n" ] || break
             sleep 0.1
         done
@@ -258,7 +263,7 @@ together() {
     for child in $waited_for; do
         wait "$child" || failed "one of theirs failed, or a producer of ours"
     done
-    for _ in $(seq 600); do
+    for _ in $(seq 3000); do
         [ "$(ours --json stats | jq .completed)" -lt $((before + 4 * JOBS)) ] || break
         sleep 0.1
     done
