@@ -102,7 +102,7 @@ static void find_back(renderq *h)
 
 /* ---- plays ---- */
 
-/* False: a request that was none of the fault's took too long, so the fault did not strike. */
+/* False: a request took too long before the fault could strike. */
 static bool play_alone(const lane *l, const trial *k, scene *c)
 {
     char *before = snapshot_all(l->s);
@@ -168,7 +168,10 @@ static bool play_in_transaction(const lane *l, const trial *k, scene *c)
         check_text(k, c->f, end);
     }
     set_limits(c->f, 0, 0);
-    assert_true(has_struck(l, k));
+    if (!has_struck(l, k)) {
+        free(before);
+        return false;
+    }
     if (k->plan == UNDONE || (call != OK && end == OK))
         expect_all_unchanged(c->s, before);
     else
@@ -222,7 +225,8 @@ static bool play_received(const lane *l, const trial *k, scene *c)
     set_limits(c->f, 0, 0);
     if (got == OK && !trial_may_be(k, end))
         expect(c->f, trial_commit_wanted(k, got), end);
-    assert_true(has_struck(l, k));
+    if (!has_struck(l, k))
+        return false;
     lane_clear(l);
     if (k->fault->late)
         server_tell(l->server, "idle app=%s", l->app);
@@ -241,6 +245,7 @@ static bool play_once(const lane *l, const trial *k)
         play_alone, play_in_transaction, play_in_transaction, play_received
     };
     scene c = { .s = l->s };
+    lane_clear(l);
     l->s->ops->clear(l->s->e);
     c.f = trial_open(l, k);
     if (k->call)

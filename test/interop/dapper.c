@@ -110,7 +110,7 @@ static bool connect_to(dapper *d, const rq_url *url)
            && ct_con_alloc(d->context, &d->link) == CS_SUCCEED
            && ct_con_props(d->link, CS_SET, CS_USERDATA, &d, (CS_INT)sizeof d, NULL) == CS_SUCCEED
            && set_number(d, CS_TDS_VERSION, CS_TDS_74) && set_text(d, CS_CLIENTCHARSET, "UTF-8")
-           && set_number(d, CS_LOGIN_TIMEOUT, 10) && set_number(d, CS_TIMEOUT, 30)
+           && set_number(d, CS_LOGIN_TIMEOUT, 60) && set_number(d, CS_TIMEOUT, 120)
            && set_text(d, CS_USERNAME, url->user) && set_text(d, CS_PASSWORD, password ? password : "")
            && set_text(d, CS_APPNAME, "interop") && (!*url->path || set_text(d, CS_DATABASE, url->path))
            && ct_connect(d->link, server, CS_NULLTERM) == CS_SUCCEED;
