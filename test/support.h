@@ -140,7 +140,7 @@ static inline pid_t start_child(child_fn run, void *arg, bool as_nobody)
     pid_t child = fork();
     if (child != 0)
         return child;
-    alarm(60);
+    alarm(240);
     /* root may write everything, so permissions are only seen by somebody else */
     if (as_nobody && geteuid() == 0 && (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0))
         _exit(100);

@@ -388,7 +388,8 @@ static void an_interrupt_ends_the_retries(void **state)
         later l = { .h = f, .begun = &begun, .after_ms = 50, .act = interrupt_it };
         pthread_t thread;
         assert_int_equal(sem_init(&begun, 0, 0), 0);
-        faulty_arm_one(0, (fault){ .kind = ends[i].kind, .refuse_opens = 1000000, .then = it_has_begun, .arg = &begun });
+        faulty_arm_one(0, (fault){ .kind = ends[i].kind, .refuse_opens = 1000000, .then = it_has_begun,
+                                   .arg = &begun });
         assert_int_equal(pthread_create(&thread, NULL, run_later, &l), 0);
         int64_t began = clock_ms();
         expect(f, ends[i].want, renderq_complete(f, job, NULL));

@@ -19,8 +19,8 @@ typedef struct fault {
     fault_kind kind;
     renderq_status status;              /* FAULT_ANSWER */
     unsigned later_by;                  /* FAULT_LATER: 1 is the next run, 2 the one after; 0 as 1 */
-    void (*then)(void *arg);            /* called when the fault has happened: what others do meanwhile. FAULT_NONE: when
-                                           the request comes, and so once the call has begun */
+    void (*then)(void *arg);            /* called when the fault has happened: what others do meanwhile; of FAULT_NONE
+                                           when the request comes, and so once the call has begun */
     void *arg;
     unsigned refuse_opens;              /* so many of the next opens fail ... */
     renderq_status refuse_with;         /* ... with this; 0: DISCONNECTED */

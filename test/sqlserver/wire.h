@@ -46,8 +46,8 @@ const char *url_of(const server *s, const char *more);
 /* Options whose log lines are looked at. Nothing that is to work ends by its time, however busy the machine is. */
 renderq_options quiet_options(void);
 
-/* How long a handle's connections and requests may last from now on; 0: as quiet_options() has it. What is to end by its
- * time is in a hurry alone. */
+/* How long a handle's connections and requests may last from now on; 0: as quiet_options() has it. What is to end by
+ * its time is in a hurry alone. */
 void set_limits(renderq *h, int connect_s, int command_s);
 #define LONG_MS 40000           /* what lasts longer, waits for what it should not wait for */
 

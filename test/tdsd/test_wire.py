@@ -256,7 +256,8 @@ class Life(unittest.TestCase):
             (Path(folder) / "sql" / "sqlserver" / "get.sql").write_text("SELECT 1;\n")
             with open(os.devnull, "w", encoding="utf-8") as nowhere:
                 code = subprocess.run(["python3", str(Path(__file__).with_name("tdsd.py")), "--db", f"{folder}/x.db",
-                                       "--sql", f"{folder}/sql"], stderr=nowhere, check=False, timeout=LONG_S).returncode
+                                       "--sql", f"{folder}/sql"], stderr=nowhere, check=False,
+                                      timeout=LONG_S).returncode
             self.assertNotEqual(code, 0)
 
     def test_the_log_keeps_no_password(self) -> None:
