@@ -48,8 +48,8 @@ void lane_close(lane *l);
 /* A handle that meets the lane's faults; the suite's own handle does not. */
 renderq *lane_handle(const lane *l, const renderq_options *options);
 
-/* How long the handle's connections and requests may last from now on; 0: longer than any busy machine takes. What is to
- * end by its time is in a hurry alone. */
+/* How long the handle's connections and requests may last from now on; 0: longer than any busy machine takes. What is
+ * to end by its time is in a hurry alone. */
 void set_limits(renderq *h, int connect_s, int command_s);
 
 /* do=... and the rest of a fault's words. */

@@ -265,6 +265,6 @@ void trial_play(const lane *l, const trial *k)
 {
     /* Where the library is told to wait for two seconds alone, a busy machine may have used them before. */
     for (int tries = 0; !play_once(l, k); tries++)
-        if (!k->fault->waits || tries == 5)
+        if (!k->fault->waits || tries == 20)
             fail_msg("the fault did not strike");
 }
