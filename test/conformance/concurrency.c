@@ -13,6 +13,16 @@
 
 #include "faulty.h"
 
+/* A handle of a thread or a child. */
+static renderq_status open_at(const char *url, renderq **h)
+{
+    renderq_options options = RENDERQ_INIT(renderq_options);
+    options.connect_s = SUITE_CONNECT_S;
+    options.command_s = SUITE_COMMAND_S;
+    options.retry_s = SUITE_RETRY_S;
+    return renderq_open(url, &options, h);
+}
+
 /* ---- many workers ---- */
 
 #define JOBS 2000
@@ -32,7 +42,7 @@ static void *work(void *arg)
     renderq_job *jobs[RENDERQ_CLAIM_MAX];
     renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
     options.no_reap = 1;
-    w->last = renderq_open(w->url, NULL, &h);
+    w->last = open_at(w->url, &h);
     while (w->last == RENDERQ_OK) {
         size_t n = 0;
         renderq_result results[RENDERQ_CLAIM_MAX];
@@ -106,7 +116,7 @@ static void *produce(void *arg)
 {
     producer *p = arg;
     renderq *h = NULL;
-    p->bad = renderq_open(p->url, NULL, &h);
+    p->bad = open_at(p->url, &h);
     for (size_t i = 0; i < count_of(p->ids) && p->bad == RENDERQ_OK; i++) {
         renderq_new_job job = RENDERQ_INIT(renderq_new_job);
         char key[20];
@@ -434,7 +444,7 @@ static bool works_in_the_child(const char *url)
     renderq_new_job new_job = RENDERQ_INIT(renderq_new_job);
     new_job.composition_id = "child";
     new_job.payload_json = "{}";
-    bool good = renderq_open(url, NULL, &h) == RENDERQ_OK && renderq_enqueue(h, &new_job, NULL) == RENDERQ_OK;
+    bool good = open_at(url, &h) == RENDERQ_OK && renderq_enqueue(h, &new_job, NULL) == RENDERQ_OK;
     renderq_close(h);
     return good;
 }

@@ -65,7 +65,8 @@ static int texts_of_another_language(void *arg)
     setenv("LANG", "tr_TR.ISO-8859-9", 1);
     renderq *h = NULL;
     renderq_job *job = NULL;
-    CHECK_STATUS(h, renderq_open(url_of(&common, "/renderq?queue=language"), NULL, &h), RENDERQ_OK);
+    renderq_options options = quiet_options();
+    CHECK_STATUS(h, renderq_open(url_of(&common, "/renderq?queue=language"), &options, &h), RENDERQ_OK);
     CHECK_STATUS(h, renderq_create(h, NULL), RENDERQ_OK);
     CHECK_STATUS(h, put_job(h, NULL, "\xC4\xB0\xE2\x82\xAC", NULL), RENDERQ_OK);
     CHECK_STATUS(h, take_job(h, NULL, &job), RENDERQ_OK);

@@ -20,7 +20,8 @@ static int open_an_own(void *arg)
 {
     (void)arg;
     renderq *h = NULL;
-    CHECK_STATUS(h, renderq_open(url_of(&common, "/renderq?queue=forked"), NULL, &h), RENDERQ_OK);
+    renderq_options options = quiet_options();
+    CHECK_STATUS(h, renderq_open(url_of(&common, "/renderq?queue=forked"), &options, &h), RENDERQ_OK);
     CHECK_STATUS(h, put_job(h, NULL, "child", NULL), RENDERQ_OK);
     renderq_close(h);
     return 0;
