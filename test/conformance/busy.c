@@ -135,15 +135,11 @@ static void *interrupt_later(void *arg)
     return NULL;
 }
 
-static void an_interrupt_ends_the_wait_for_a_lock(void **state)
+/* Completes a job whose row is locked, until it is interrupted. */
+static renderq_status interrupted(suite *s, renderq *h, const renderq_job *job)
 {
-    suite *s = *state;
-    suite_needs(s, ENGINE_STOPS);
-    renderq_job *job = put_and_take(s, "intro");
-    renderq *h = faulty_open(s, -1);                /* without a fault: it tells when the call has begun */
     interrupter i = { .h = h, .after_ms = 150 };
     pthread_t thread;
-    char *before = snapshot_all(s);
     assert_int_equal(sem_init(&i.begun, 0, 0), 0);
     faulty_arm_one(0, (fault){ .kind = FAULT_NONE, .then = it_has_begun, .arg = &i.begun });
     s->ops->lock(s->e, &job->id);
@@ -153,14 +149,34 @@ static void an_interrupt_ends_the_wait_for_a_lock(void **state)
     int64_t took = clock_ms() - began;
     pthread_join(thread, NULL);
     s->ops->unlock(s->e);
-    expect(h, RENDERQ_INTERRUPTED, status);
-    assert_in_range(took, 145, SUITE_LONG_MS);
-    expect_all_unchanged(s, before);
-    expect_ok(h, renderq_complete(h, job, NULL));
-    take_none(h);                                   /* that interrupt is used up */
     sem_destroy(&i.begun);
-    renderq_job_free(job);
-    renderq_close(h);
+    assert_in_range(took, 145, SUITE_LONG_MS);
+    return status;
+}
+
+#define TRIES 5
+
+static void an_interrupt_ends_the_wait_for_a_lock(void **state)
+{
+    suite *s = *state;
+    suite_needs(s, ENGINE_STOPS);
+    renderq_status status = RENDERQ_UNCERTAIN;
+    for (int tries = 1; status == RENDERQ_UNCERTAIN; tries++) {
+        renderq *h = faulty_open(s, -1);            /* without a fault: it tells when the call has begun */
+        renderq_job *job = put_and_take(s, "intro");
+        char *before = snapshot_all(s);
+        status = interrupted(s, h, job);
+        if (status == RENDERQ_UNCERTAIN && tries < TRIES) {
+            free(before);                           /* a server that did not come to stop in time was given up */
+        } else {
+            expect(h, RENDERQ_INTERRUPTED, status);
+            expect_all_unchanged(s, before);
+            expect_ok(h, renderq_complete(h, job, NULL));
+            take_none(h);                           /* that interrupt is used up */
+        }
+        renderq_job_free(job);
+        renderq_close(h);
+    }
 }
 
 typedef struct late_call {
