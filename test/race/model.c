@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define WINDOW      64                  /* calls of which the order is open at a time */
-#define SEEN_SLOTS  (1u << 16)          /* of situations that lead nowhere */
-#define TRIES_MAX   300000
+#define SEEN_SLOTS  (1u << 20)          /* of situations that lead nowhere */
+#define TRIES_MAX   2000000             /* calls that take long overlap with many */
 #define HIDDEN_MAX  3                   /* unheard claims of one job */
 #define ANONYMOUS   (-2)                /* the lease of an unheard claim, or start; then -3, ... */
 
