@@ -162,7 +162,7 @@ static void an_interrupt_ends_the_wait_for_a_lock(void **state)
     suite_needs(s, ENGINE_STOPS);
     renderq_status status = RENDERQ_UNCERTAIN;
     for (int tries = 1; status == RENDERQ_UNCERTAIN; tries++) {
-        renderq *h = faulty_open(s, -1);            /* without a fault: it tells when the call has begun */
+        renderq *h = faulty_open(s, SUITE_RETRY_S); /* without a fault: it tells when the call has begun */
         renderq_job *job = put_and_take(s, "intro");
         char *before = snapshot_all(s);
         status = interrupted(s, h, job);
