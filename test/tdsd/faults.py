@@ -43,6 +43,7 @@ A fault's words:
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -245,6 +246,7 @@ class Faults:
 
     def _accept(self) -> None:
         assert self.socket is not None
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))   # they have to wake the main thread
         while True:
             client, _ = self.socket.accept()
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()

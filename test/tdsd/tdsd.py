@@ -81,6 +81,7 @@ class Listener:
             thread.start()
 
     def run(self, session: Session) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))   # they have to wake the main thread
         try:
             session.run()
         except Exception:                   # a fault of ours: it must be seen, and the other sessions go on
