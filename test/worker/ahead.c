@@ -89,7 +89,6 @@ static void they_go_back_when_their_turn_would_come_too_late(void **state)
 static int dies(void *arg)
 {
     kit *k = arg;
-    k->h = NULL;
     CHECK(renderq_worker_new(k->url, &k->options, &k->w) == RENDERQ_OK);
     renderq_worker_run(k->w);
     return 0;

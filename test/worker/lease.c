@@ -170,7 +170,6 @@ static void one_that_does_not_return_fails(void **state)
 static int sleeper(void *arg)
 {
     kit *k = arg;
-    k->h = NULL;                                    /* the parent's */
     CHECK(renderq_worker_new(k->url, &k->options, &k->w) == RENDERQ_OK);
     renderq_status status = renderq_worker_run(k->w);
     if (status != RENDERQ_OK)

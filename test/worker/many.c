@@ -93,7 +93,6 @@ static void nor_when_they_are_claimed_ahead(void **state)
 static int doomed(void *arg)
 {
     kit *k = arg;
-    k->h = NULL;
     CHECK(renderq_worker_new(k->url, &k->options, &k->w) == RENDERQ_OK);
     renderq_worker_run(k->w);
     return 0;
