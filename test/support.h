@@ -66,7 +66,12 @@ static inline void expect_status(const renderq *h, renderq_status status, render
     _fail(file, line);
 }
 
-#define assert_status(h, call, wanted) expect_status(h, call, wanted, #call, __FILE__, __LINE__)
+/* The call comes first, as it may make the handle. */
+#define assert_status(h, call, wanted)                                                      \
+    do {                                                                                    \
+        renderq_status got_ = (call);                                                       \
+        expect_status(h, got_, wanted, #call, __FILE__, __LINE__);                          \
+    } while (0)
 
 static inline void expect_text(const char *text, const char *part, const char *file, int line)
 {

@@ -329,7 +329,7 @@ static void urls_that_are_none(void **state)
     static const char *const bad[] = { NULL, "", "jobs.db", "nosuch:jobs.db", ":x" };
     for (size_t i = 0; i < count_of(bad); i++) {
         renderq *h = NULL;
-        expect_at(h, RENDERQ_INVALID, renderq_open(bad[i], NULL, &h), __FILE__, __LINE__);
+        expect(h, RENDERQ_INVALID, renderq_open(bad[i], NULL, &h));
         assert_non_null(h);
         expect_said(h, "URL");
         renderq_close(h);

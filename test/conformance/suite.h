@@ -104,8 +104,13 @@ void *own_connection(const suite *s);
 
 /* Fails the test unless `got` is `want`. Whatever is not OK must have a text of one line. */
 void expect_at(const renderq *h, renderq_status want, renderq_status got, const char *file, int line);
-#define expect(h, want, got) expect_at((h), (want), (got), __FILE__, __LINE__)
-#define expect_ok(h, got) expect_at((h), RENDERQ_OK, (got), __FILE__, __LINE__)
+/* The call comes first, as it may make the handle. */
+#define expect(h, want, got)                                            \
+    do {                                                                \
+        renderq_status got_ = (got);                                    \
+        expect_at((h), (want), got_, __FILE__, __LINE__);               \
+    } while (0)
+#define expect_ok(h, got) expect((h), RENDERQ_OK, (got))
 
 /* The handle's text has this in it. */
 void expect_said_at(const renderq *h, const char *word, const char *file, int line);
@@ -113,8 +118,10 @@ void expect_said_at(const renderq *h, const char *word, const char *file, int li
 
 /* INVALID, with a text that names the field. */
 #define expect_invalid(h, word, got)                                    \
-    (expect_at((h), RENDERQ_INVALID, (got), __FILE__, __LINE__),        \
-     expect_said_at((h), (word), __FILE__, __LINE__))
+    do {                                                                \
+        expect((h), RENDERQ_INVALID, (got));                            \
+        expect_said((h), (word));                                       \
+    } while (0)
 
 /* ---- jobs ---- */
 

@@ -71,7 +71,8 @@ static bool can_connect(const char *url)
     options.command_s = SUITE_COMMAND_S;
     new.composition_id = UMLAUT EMOJI;
     new.payload_json = "{}";
-    bool good = came_to(h, renderq_open(url, &options, &h), RENDERQ_OK)
+    renderq_status status = renderq_open(url, &options, &h);
+    bool good = came_to(h, status, RENDERQ_OK)
                 && came_to(h, renderq_create(h, NULL), RENDERQ_OK)
                 && came_to(h, renderq_enqueue(h, &new, &id), RENDERQ_OK)
                 && came_to(h, renderq_get(h, NULL, &id, &job), RENDERQ_OK)
@@ -86,7 +87,8 @@ static bool fails_to_connect(const char *url, renderq_status wanted)
     renderq *h = NULL;
     renderq_options options = RENDERQ_INIT(renderq_options);
     options.connect_s = 2;
-    bool good = came_to(h, renderq_open(url, &options, &h), wanted) && !strstr(renderq_errmsg(h), PASSWORD);
+    renderq_status status = renderq_open(url, &options, &h);
+    bool good = came_to(h, status, wanted) && !strstr(renderq_errmsg(h), PASSWORD);
     renderq_close(h);
     return good;
 }

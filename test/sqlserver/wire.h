@@ -64,8 +64,13 @@ int expect_no_open(const char *url, const renderq_options *options, renderq_stat
 
 /* Fails unless it is that, and whenever the handle's text has the password in it. */
 void expect_at(renderq *h, renderq_status got, renderq_status wanted, const char *what, const char *file, int line);
-#define expect(h, call, wanted) expect_at((h), (call), (wanted), #call, __FILE__, __LINE__)
-#define expect_ok(h, call)      expect_at((h), (call), RENDERQ_OK, #call, __FILE__, __LINE__)
+/* The call comes first, as it may make the handle. */
+#define expect(h, call, wanted)                                         \
+    do {                                                                \
+        renderq_status got_ = (call);                                   \
+        expect_at((h), got_, (wanted), #call, __FILE__, __LINE__);      \
+    } while (0)
+#define expect_ok(h, call) expect(h, call, RENDERQ_OK)
 
 /* A job goes in, is claimed and completed. */
 void use(renderq *h);
