@@ -159,7 +159,6 @@ void rq_task_drop(renderq_task *task);
 void rq_task_release(renderq_task *task);                   /* one reference less; under the lock */
 
 void rq_task_set_lease(renderq_task *task, const renderq_job *job);     /* it began anew; under the lock */
-bool rq_task_is_lost(const renderq_task *task);
 
 /* ---- worker_say.c: log and events ---- */
 

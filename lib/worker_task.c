@@ -109,7 +109,7 @@ void rq_task_drop(renderq_task *task)
 
 /* ---- what the handler asks ---- */
 
-bool rq_task_is_lost(const renderq_task *task)
+static bool is_lost(const renderq_task *task)
 {
     return __atomic_load_n(&task->lost, __ATOMIC_RELAXED)
            || rq_clock_ms() >= __atomic_load_n(&task->lease_ends_ms, __ATOMIC_RELAXED);
@@ -117,7 +117,7 @@ bool rq_task_is_lost(const renderq_task *task)
 
 int renderq_job_lost(const renderq_task *task)
 {
-    return task && rq_task_is_lost(task);
+    return task && is_lost(task);
 }
 
 renderq *renderq_task_handle(renderq_task *task)
@@ -129,7 +129,7 @@ renderq_stop_reason renderq_task_should_stop(const renderq_task *task)
 {
     if (!task)
         return RENDERQ_GO_ON;
-    if (rq_task_is_lost(task))
+    if (is_lost(task))
         return RENDERQ_STOP_LOST;
     int64_t now_ms = rq_clock_ms();
     if (now_ms >= task->deadline_ms)

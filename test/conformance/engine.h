@@ -79,6 +79,8 @@ typedef struct engine_ops {
 } engine_ops;
 
 extern const engine_ops engine_sqlite, engine_sqlserver;
-engine_ops engine_tdsd(void);
+
+/* The engine of a URL's scheme, or the test server in its place; fails where there is none. */
+const engine_ops *engine_for(const char *scheme);
 
 #endif

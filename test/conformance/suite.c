@@ -42,22 +42,10 @@ renderq *suite_open(const suite *s, const char *worker, const char *extra)
 
 /* ---- fixtures ---- */
 
-static const engine_ops *find_raw_engine(const char *scheme)
-{
-    static engine_ops tdsd;
-    tdsd = engine_tdsd();
-    const engine_ops *const engines[] = { &engine_sqlite, getenv("RENDERQ_TDSD_FILE") ? &tdsd : &engine_sqlserver };
-    for (size_t i = 0; i < count_of(engines); i++)
-        if (strcmp(engines[i]->scheme, scheme) == 0)
-            return engines[i];
-    fail_msg("no engine.h for the URL's scheme \"%s\"", scheme);
-    return NULL;
-}
-
 static const engine_ops *find_engine(const char *scheme)
 {
     static engine_ops dapper;
-    const engine_ops *raw = find_raw_engine(scheme);
+    const engine_ops *raw = engine_for(scheme);
     if (!suite_their_tsql && raw != &engine_sqlserver)
         return raw;
     dapper = engine_dapper(raw);

@@ -9,17 +9,6 @@ typedef struct mover {
     const char *const *columns;
 } mover;
 
-static const engine_ops *engine_for(const char *scheme)
-{
-    static engine_ops tdsd;
-    if (strcmp(scheme, engine_sqlite.scheme) == 0)
-        return &engine_sqlite;
-    if (!getenv("RENDERQ_TDSD_FILE"))
-        return &engine_sqlserver;
-    tdsd = engine_tdsd();
-    return &tdsd;
-}
-
 static int move_one(void *arg, const renderq_job *job)
 {
     const mover *m = arg;
