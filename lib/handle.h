@@ -35,6 +35,7 @@ typedef enum rq_tx_state {
 typedef struct rq_tx {
     rq_tx_state state;
     bool callers;                   /* GONE: it was the caller's */
+    renderq_status ended_by;        /* GONE: the failure that ended it, as in rq_conn */
     int64_t id;                     /* of the caller's, as the driver tells them apart */
     char *queue;                    /* of the job that was received in it; NULL: none was */
     rq_guid job, token;
@@ -87,7 +88,7 @@ renderq_status rq_enter(renderq *h, int call);
 renderq_status rq_tx_enter(renderq *h, int call);
 
 /* What a failed statement means for the transaction it ran in: a link that broke, or an outcome that nobody knows, is
- * the end of it. */
+ * the end of it, and the answer ABORTED. */
 renderq_status rq_tx_fault(renderq *h, renderq_status status);
 
 /* Begins one, asking once. */

@@ -18,7 +18,7 @@ static renderq_status complete_inside(rq_claim *c, const rq_lease *lease, bool *
 /* Nobody knows of the transaction yet, so its end is told, or tried again, as what ended it. */
 static renderq_status ended_by(const renderq *h)
 {
-    renderq_status status = h->conn ? h->conn->ended_by : RENDERQ_DISCONNECTED;
+    renderq_status status = h->tx.ended_by;
     return status == RENDERQ_OK || status == RENDERQ_UNCERTAIN ? RENDERQ_DISCONNECTED : status;
 }
 

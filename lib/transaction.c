@@ -45,14 +45,22 @@ static renderq_status forget_if_rolled_back(renderq *h)
     return status;
 }
 
+/* Looks for the caller's transaction. That does nothing, so a lost reply to it leaves nothing open. */
+static renderq_status look_for_callers(renderq *h, int64_t *id)
+{
+    *id = 0;
+    renderq_status status = rq_connect(h);
+    if (status == RENDERQ_OK)
+        status = h->driver->find(h->conn, id);
+    rq_drop_broken(h, status);
+    return status == RENDERQ_UNCERTAIN ? RENDERQ_DISCONNECTED : status;
+}
+
 /* The caller may have begun one since, or ended it; so it is looked for each time, unless it must be the first one. */
 static renderq_status find_callers(renderq *h)
 {
-    int64_t id = 0;
-    renderq_status status = rq_connect(h);
-    if (status == RENDERQ_OK)
-        status = h->driver->find(h->conn, &id);
-    rq_drop_broken(h, status);
+    int64_t id;
+    renderq_status status = look_for_callers(h, &id);
     if (status != RENDERQ_OK)
         return status;
     if (id == 0 || id != h->tx.id)
@@ -65,7 +73,7 @@ static renderq_status find_callers(renderq *h)
 
 static renderq_status enter_attached(renderq *h)
 {
-    if (h->tx.state == RQ_TX_OURS || (h->tx.state == RQ_TX_GONE && !h->tx.callers))
+    if (h->tx.state == RQ_TX_OURS || (h->tx.state == RQ_TX_GONE && (!h->tx.callers || !h->conn)))
         return RENDERQ_OK;
     if (h->in_transaction && h->tx.state != RQ_TX_NONE)
         return RENDERQ_OK;
@@ -96,13 +104,21 @@ renderq_status rq_tx_enter(renderq *h, int call)
 
 /* ---- faults inside ---- */
 
+/* A link that broke is closed by now, and its transaction has ended with it: whatever the statement was answered, the
+ * next one would connect anew and stand alone. */
+static bool ends_it(const renderq *h, renderq_status status)
+{
+    if (status == RENDERQ_OK || (h->tx.state != RQ_TX_OURS && h->tx.state != RQ_TX_CALLERS))
+        return false;
+    if (!h->conn || status == RENDERQ_ABORTED || status == RENDERQ_DISCONNECTED)
+        return true;
+    /* The caller's still stands, with a statement in it that may have happened: only the caller can roll it back. */
+    return status == RENDERQ_UNCERTAIN && h->tx.state == RQ_TX_OURS;
+}
+
 renderq_status rq_tx_fault(renderq *h, renderq_status status)
 {
-    bool open = h->tx.state == RQ_TX_OURS || h->tx.state == RQ_TX_CALLERS;
-    /* The caller's still stands, with a statement in it that may have happened: only the caller can roll it back. */
-    if (status == RENDERQ_UNCERTAIN && h->tx.state == RQ_TX_CALLERS && h->conn)
-        return status;
-    if (!open || (status != RENDERQ_ABORTED && status != RENDERQ_DISCONNECTED && status != RENDERQ_UNCERTAIN))
+    if (!ends_it(h, status))
         return status;
     if (status != RENDERQ_ABORTED) {
         int native = h->error.native;
@@ -110,6 +126,7 @@ renderq_status rq_tx_fault(renderq *h, renderq_status status)
     }
     h->tx.callers = h->tx.state == RQ_TX_CALLERS;
     h->tx.state = RQ_TX_GONE;
+    h->tx.ended_by = status != RENDERQ_ABORTED ? status : h->conn ? h->conn->ended_by : RENDERQ_OK;
     return RENDERQ_ABORTED;
 }
 
@@ -158,9 +175,10 @@ renderq_status rq_tx_undo(renderq *h)
     renderq_status status = RENDERQ_OK;
     if (h->conn && !is_callers(h))
         status = h->driver->rollback(h->conn);
-    if (status != RENDERQ_OK && h->attached)
+    rq_drop_broken(h, status);
+    if (status != RENDERQ_OK && h->conn && h->attached)
         return status;
-    if (status != RENDERQ_OK) {         /* the end of the connection is the end of the transaction */
+    if (status != RENDERQ_OK && h->conn) {      /* the end of the connection is the end of the transaction */
         rq_log(h, RENDERQ_LOG_WARNING, "the connection is closed, since it could not roll back: %s", h->error.text);
         h->driver->close(h->conn);
         h->conn = NULL;
@@ -252,14 +270,14 @@ renderq_status renderq_rollback(renderq *h)
     if (!is_callers(h))
         return rq_tx_undo(h);
     int64_t id = 0;
-    if (h->conn)                        /* a handle whose connection broke has nothing to find */
-        status = h->driver->find(h->conn, &id);
-    rq_drop_broken(h, status);
-    if (status == RENDERQ_OK && id != 0 && id == h->tx.id)
+    if (h->conn)
+        status = look_for_callers(h, &id);
+    if (h->conn && status != RENDERQ_OK)
+        return status;
+    if (h->conn && id != 0 && id == h->tx.id)
         return rq_fault(h, RENDERQ_INVALID, "the transaction is the caller's: roll it back on the connection itself");
-    if (status == RENDERQ_OK)
-        forget(h);
-    return status;
+    forget(h);                          /* of a connection that broke nothing is left */
+    return RENDERQ_OK;
 }
 
 void *renderq_native(renderq *h)

@@ -121,7 +121,7 @@ wire() {
 # What waits for the clock goes beside what waits for the processor.
 faults() {
     # shellcheck disable=SC2086
-    ${WRAP:-} "$BUILD/test/faults/faults" connect request failover > "$WORK/faults" 2>&1 &
+    ${WRAP:-} "$BUILD/test/faults/faults" connect request attached failover > "$WORK/faults" 2>&1 &
     others=$!
     status=0
     # shellcheck disable=SC2086

@@ -153,6 +153,59 @@ static void a_link_that_breaks_inside(void **state)
     renderq_close(h);
 }
 
+static const renderq_status refusals[] = { RENDERQ_BUSY, RENDERQ_DENIED, RENDERQ_SCHEMA, RENDERQ_INVALID,
+                                           RENDERQ_NOMEM, RENDERQ_INTERRUPTED, RENDERQ_FAILED };
+
+/* The answer came and no more: the next statement would be sent on another connection, and stand alone there. */
+static void a_refusal_and_then_the_end(void **state)
+{
+    suite *s = *state;
+    renderq *h = faulty_open(s, 30);
+    renderq_job *held = put_and_take(s, "held");
+    for (size_t i = 0; i < count_of(refusals); i++) {
+        size_t rows = count_rows(s);
+        expect_ok(h, renderq_begin(h));
+        expect_ok(h, enqueue(h, NULL));
+        faulty_arm_one(0, (fault){ .kind = FAULT_LAST_ANSWER, .status = refusals[i] });
+        expect(h, RENDERQ_ABORTED, enqueue(h, NULL));
+        expect_said(h, "transaction");
+        expect_said(h, "a fault that the test asked for");
+        assert_int_equal(renderq_native_error(h), 4711);
+        assert_int_equal(faulty_runs(), 1);
+        expect_gone(s, h, held);
+        assert_int_equal(count_rows(s), rows);
+        expect_end(s, h, i % 2);
+    }
+    renderq_job_free(held);
+    renderq_close(h);
+}
+
+/* The same where the job's own transaction begins, of which nobody knows yet: it is told as what it is. */
+static void a_receive_that_is_refused(void **state)
+{
+    suite *s = *state;
+    static const fault_kind how[] = { FAULT_ANSWER, FAULT_LAST_ANSWER };
+    for (size_t k = 0; k < count_of(how); k++)
+        for (size_t at = 0; at < 3; at++)
+            for (size_t i = 0; i < count_of(refusals); i++) {
+                renderq *h = faulty_open(s, -1);
+                renderq_id id = put(s, "message");
+                renderq_job *job = NULL;
+                faulty_arm_one(at, (fault){ .kind = how[k], .status = refusals[i] });
+                expect(h, refusals[i], renderq_receive(h, NULL, &job));
+                assert_null(job);
+                expect_invalid(h, "renderq_begin", renderq_commit(h));
+                expect_ok(h, renderq_receive(h, NULL, &job));
+                same_id(&job->id, &id);
+                assert_int_equal(job->retry_count, 0);
+                expect_ok(h, renderq_commit(h));
+                expect_status(s, &id, "Completed");
+                renderq_job_free(job);
+                renderq_close(h);
+                s->ops->clear(s->e);
+            }
+}
+
 static void a_begin_that_is_lost_is_begun_again(void **state)
 {
     suite *s = *state;
@@ -335,6 +388,7 @@ int run_aborted(void)
     const struct CMUnitTest tests[] = {
         TEST(an_ignored_failure), TEST(an_ignored_failure_and_a_commit), TEST(another_in_its_place),
         TEST(another_in_its_place_at_the_commit), TEST(a_link_that_breaks_inside),
+        TEST(a_refusal_and_then_the_end), TEST(a_receive_that_is_refused),
         TEST(a_begin_that_is_lost_is_begun_again), TEST(a_commit_that_is_lost),
         TEST(a_received_jobs_commit_that_is_lost), TEST(nobody_can_be_asked), TEST(the_row_has_changed_since),
         TEST(a_receive_that_is_lost), TEST(cancelled_before_its_transaction),

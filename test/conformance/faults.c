@@ -139,7 +139,8 @@ static void a_repeat_with_a_fault_of_its_own(void **state)
     }
 }
 
-/* What the engine refuses is handed on at once, with its text and number, and nothing has happened. */
+/* What the engine refuses is handed on at once, with its text and number, and nothing has happened; the link may break
+ * behind it. */
 static void every_call_with_every_refusal(void **state)
 {
     suite *s = *state;
@@ -148,16 +149,17 @@ static void every_call_with_every_refusal(void **state)
     for (size_t i = 0; i < n_scene_calls; i++) {
         const scene_call *call = &scene_calls[i];
         scene c = begin(s, call, SUITE_RETRY_S);
-        for (size_t k = 0; k < count_of(refusals); k++) {
-            if (call->act == scene_calls[2].act && refusals[k] == RENDERQ_INVALID)
+        for (size_t k = 0; k < 2 * count_of(refusals); k++) {
+            renderq_status refusal = refusals[k / 2];
+            if (call->act == scene_calls[2].act && refusal == RENDERQ_INVALID)
                 continue;               /* there INVALID is about an item, and is the caller's */
             char *before = snapshot_all(s);
-            faulty_arm_one(0, (fault){ .kind = FAULT_ANSWER, .status = refusals[k] });
-            expect_answer(&c, call, refusals[k], call->act(&c), "refused", (int)refusals[k], 0);
+            faulty_arm_one(0, (fault){ .kind = k % 2 ? FAULT_LAST_ANSWER : FAULT_ANSWER, .status = refusal });
+            expect_answer(&c, call, refusal, call->act(&c), "refused", (int)refusal, 0);
             expect_said(c.f, "a fault that the test asked for");
             assert_int_equal(renderq_native_error(c.f), 4711);
             /* A claim without memory for its rows looks whether they were leased all the same. */
-            assert_int_equal(faulty_runs(), call->claims && refusals[k] == RENDERQ_NOMEM ? 2 : 1);
+            assert_int_equal(faulty_runs(), call->claims && refusal == RENDERQ_NOMEM ? 2 : 1);
             expect_all_unchanged(s, before);
         }
         faulty_disarm();

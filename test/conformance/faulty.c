@@ -139,6 +139,14 @@ static void faulty_conn_abandon(rq_conn *base)
     free(conn);
 }
 
+/* What the request of a fault is answered. */
+static renderq_status answer_of(const fault *f)
+{
+    if (f->kind == FAULT_ANSWER || f->kind == FAULT_LAST_ANSWER)
+        return f->status;
+    return f->kind == FAULT_NOT_SENT ? RENDERQ_DISCONNECTED : RENDERQ_UNCERTAIN;
+}
+
 static const fault *next_fault(void)
 {
     static const fault none;
@@ -165,16 +173,13 @@ static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statem
     base->ended_by = RENDERQ_OK;
     happen_due(false);
     fault f = *next_fault();
-    renderq_status status = f.kind == FAULT_ANSWER ? f.status : RENDERQ_UNCERTAIN;
+    renderq_status status;
     switch (f.kind) {
     case FAULT_NONE:
         what_then(&f);
         status = plan.inner->run(inner, queue, id, values, n, row, arg);
         base->ended_by = inner->ended_by;
         return status;
-    case FAULT_NOT_SENT:
-        status = RENDERQ_DISCONNECTED;
-        break;
     case FAULT_AFTER:
         assert_int_equal(plan.inner->run(inner, queue, id, values, n, row, arg), RENDERQ_OK);
         break;
@@ -184,12 +189,14 @@ static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statem
     case FAULT_LATER:
         keep_ghost(base->session, queue, id, values, n, f.later_by);
         break;
+    case FAULT_NOT_SENT:
     case FAULT_BEFORE:
     case FAULT_ANSWER:
+    case FAULT_LAST_ANSWER:
         break;
     }
     what_then(&f);
-    return broke(base, status);
+    return broke(base, answer_of(&f));
 }
 
 static renderq_status faulty_create(rq_conn *base, const rq_queue *queue)
@@ -201,9 +208,7 @@ static renderq_status faulty_create(rq_conn *base, const rq_queue *queue)
     if (f.kind == FAULT_AFTER || f.kind == FAULT_AFTER_SILENT)
         assert_int_equal(plan.inner->create(inner, queue), RENDERQ_OK);
     what_then(&f);
-    return broke(base, f.kind == FAULT_ANSWER     ? f.status
-                       : f.kind == FAULT_NOT_SENT ? RENDERQ_DISCONNECTED
-                                                  : RENDERQ_UNCERTAIN);
+    return broke(base, answer_of(&f));
 }
 
 /* What begins or ends a transaction. */
@@ -220,9 +225,7 @@ static renderq_status control(rq_conn *base, renderq_status (*what)(rq_conn *))
         return status;
     assert_int_equal(status, RENDERQ_OK);
     what_then(&f);
-    return broke(base, f.kind == FAULT_ANSWER     ? f.status
-                       : f.kind == FAULT_NOT_SENT ? RENDERQ_DISCONNECTED
-                                                  : RENDERQ_UNCERTAIN);
+    return broke(base, answer_of(&f));
 }
 
 static renderq_status faulty_begin(rq_conn *base)

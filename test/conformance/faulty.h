@@ -12,12 +12,13 @@ typedef enum fault_kind {
     FAULT_AFTER,            /* UNCERTAIN; it happened, and the rows came before the link broke */
     FAULT_AFTER_SILENT,     /* UNCERTAIN; it happened, and nothing came back */
     FAULT_LATER,            /* UNCERTAIN; it happens just before a later run: see later_by */
-    FAULT_ANSWER            /* answers `status`; nothing happens, and the link stands */
+    FAULT_ANSWER,           /* answers `status`; nothing happens, and the link stands */
+    FAULT_LAST_ANSWER       /* ... and the link breaks behind it */
 } fault_kind;
 
 typedef struct fault {
     fault_kind kind;
-    renderq_status status;              /* FAULT_ANSWER */
+    renderq_status status;              /* FAULT_ANSWER, FAULT_LAST_ANSWER */
     unsigned later_by;                  /* FAULT_LATER: 1 is the next run, 2 the one after; 0 as 1 */
     void (*then)(void *arg);            /* called when the fault has happened: what others do meanwhile; of FAULT_NONE
                                            when the request comes, and so once the call has begun */

@@ -64,6 +64,7 @@ void lane_use(const lane *l, renderq *h);
 
 int run_connect(void);
 int run_request(void);
+int run_attached(void);
 int run_failover(void);
 int run_matrix(void);
 

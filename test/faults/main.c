@@ -1,5 +1,6 @@
 /* main.c: the SQL Server driver against servers that misbehave: every request of every call with every fault
- * (matrix.c), connecting (connect.c), sending (request.c), and a server that another one replaces (failover.c).
+ * (matrix.c), connecting (connect.c), sending (request.c), connections of the caller's (attached.c), and a server that
+ * another one replaces (failover.c).
  *
  *   faults [GROUP...]
  *
@@ -18,7 +19,8 @@ static const struct group {
     const char *name;
     int (*run)(void);
 } groups[] = {                      /* the first two need a process that has not connected yet */
-    { "connect", run_connect }, { "matrix", run_matrix }, { "request", run_request }, { "failover", run_failover },
+    { "connect", run_connect }, { "matrix", run_matrix }, { "request", run_request }, { "attached", run_attached },
+    { "failover", run_failover },
 };
 
 static bool wanted(const char *name, int argc, char **argv)

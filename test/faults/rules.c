@@ -50,7 +50,7 @@ static renderq_status wanted_alone(const trial *k)
 static bool leaves_it(const trial *k)
 {
     const char *sql = rq_sql_find(rq_sql_sqlserver, k->request);
-    return k->fault->number != 1205 && sql && strstr(sql, "SET XACT_ABORT OFF");
+    return k->fault->number != 1205 && !k->fault->cut && sql && strstr(sql, "SET XACT_ABORT OFF");
 }
 
 static bool is_inside(const trial *k)

@@ -20,6 +20,10 @@ const fault faults[] = {
       .number = 2628 },
     { "a full disk", "when=undone do=error number=1105 severity=17", .answer = RENDERQ_FAILED, .number = 1105 },
     { "an unknown error", "when=before do=error number=99999", .answer = RENDERQ_FAILED, .number = 99999 },
+    { "a deadlock, and cut", "when=before do=error number=1205 severity=13 cut=1", .answer = BUSY, .number = 1205,
+      .cut = true },
+    { "a missing table, and cut", "when=before do=error number=208 cut=1", .answer = RENDERQ_SCHEMA, .number = 208,
+      .cut = true },
     /* Errors that say nothing about the request. */
     { "throttling", "when=before do=error number=40501 severity=20", .answer = UNCERTAIN, .number = 40501 },
     { "a failover", "when=before do=error number=40197 severity=17", .answer = UNCERTAIN, .number = 40197,

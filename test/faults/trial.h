@@ -18,6 +18,7 @@ typedef struct fault {
     renderq_status answer;          /* OK: the call takes no notice; UNCERTAIN: the reply was lost */
     bool happens;
     int number;                     /* of the server's error */
+    bool cut;                       /* ... behind which the connection ends */
     bool waits;                     /* the call ends by its deadline */
     bool late;                      /* it happens after the answer */
     bool stays;                     /* also played as one that does not go away */

@@ -3,6 +3,7 @@
 
 #include "fuzz.h"
 #include "job.h"
+#include "wire.h"
 
 #define SECRET "s3cret"
 #define QUEUE  "dbo.jobs"
@@ -393,6 +394,15 @@ static renderq_status create(renderq *h)
 
 /* ---- transactions ---- */
 
+/* What is said inside is said on the connection that the transaction is open on, or not at all. */
+static void enqueue_inside(renderq *h, renderq_status (*how)(renderq *))
+{
+    size_t connections = wire_connections();
+    bool gone = how(h) == RENDERQ_ABORTED;
+    HOLDS(enqueue(h) == RENDERQ_ABORTED || !gone);
+    HOLDS(wire_connections() == connections);
+}
+
 /* Whatever came of it, no transaction is left. */
 static renderq_status ended(renderq *h, renderq_status status)
 {
@@ -406,7 +416,7 @@ static renderq_status begin_enqueue_commit(renderq *h)
     renderq_status status = renderq_begin(h);
     if (status != RENDERQ_OK)
         return ended(h, status);
-    enqueue(h);
+    enqueue_inside(h, enqueue);
     return ended(h, renderq_commit(h));
 }
 
@@ -425,7 +435,7 @@ static renderq_status receive_commit(renderq *h)
     renderq_job *job;
     renderq_status status = receive(h, &job);
     if (status == RENDERQ_OK) {
-        enqueue_key(h);
+        enqueue_inside(h, enqueue_key);
         renderq_complete(h, job, "file:///a.mp4");
         status = renderq_commit(h);
     }
@@ -438,7 +448,7 @@ static renderq_status receive_rollback(renderq *h)
     renderq_job *job;
     renderq_status status = receive(h, &job);
     if (status == RENDERQ_OK) {
-        enqueue_many(h);
+        enqueue_inside(h, enqueue_many);
         status = renderq_rollback(h);
         if (status == RENDERQ_OK)
             status = renderq_fail(h, job, "why", RENDERQ_BACKOFF);

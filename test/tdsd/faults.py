@@ -20,8 +20,9 @@ A fault's words:
     when=before             the request was read and nothing was done
     when=undone             it was done and taken back; its rows come in front of an error
     when=after              it took effect, and is answered so (this is what is assumed)
-    do=error number=N severity=N state=N text=REST OF THE LINE
-                            \\n in the text is a line end. From severity 20 on the session ends
+    do=error number=N severity=N state=N cut=1 text=REST OF THE LINE
+                            \\n in the text is a line end. From severity 20 on the session ends; with cut=1 it ends
+                            right behind the error
     do=drop [reset=1]       the connection ends without a byte of a reply
     do=cut at_byte=WHERE    it ends in the reply: row (in the middle of a row), packet (in the middle of a packet), done
                             (in front of the last token), rows (behind the first half of them)
@@ -57,7 +58,7 @@ CUTS = ("row", "packet", "done", "rows")
 KINDS = ("error", "drop", "cut", "silent", "hang", "late", "trickle", "packets", "bytes", "info", "noise", "junk",
          "length", "short", "fewer", "more", "types", "premature", "endless")
 BEFORE = ("error", "drop", "silent", "hang", "late")       # what can be done before the request is
-NUMBERS = ("nth", "times", "number", "severity", "state", "reset", "rows", "ms", "seed")
+NUMBERS = ("nth", "times", "number", "severity", "state", "cut", "reset", "rows", "ms", "seed")
 IDLE_S = 60.0
 
 

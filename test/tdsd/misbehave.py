@@ -17,7 +17,7 @@ from wire import Column, Stream, Type, Value
 if TYPE_CHECKING:
     from session import Session
 
-ROW = 0xD1
+ROW, ERROR = 0xD1, 0xAA
 INFO_UNITS = 2000                   # how long a long message is
 
 
@@ -97,8 +97,8 @@ def distort(fault: Fault, columns: tuple[Column, ...], rows: list[list[Value]]) 
 
 def send(stream: Stream, tokens: list[bytes], fault: Fault) -> None:
     """Sends a whole reply, its way. Raises Disconnected where it ends the connection."""
-    if fault.do == "cut":
-        cut(stream, tokens, fault.at_byte)
+    if fault.do == "cut" or fault.number("cut", 0):
+        cut(stream, tokens, fault.at_byte if fault.do == "cut" else "error")
         raise wire.Disconnected
     if fault.do == "noise":
         stream.write(_random(fault).randbytes(2048))
@@ -152,6 +152,8 @@ def cut(stream: Stream, tokens: list[bytes], where: str) -> None:
         part_way(stream, b"".join(tokens[:at[0]]) + tokens[at[0]][:len(tokens[at[0]]) // 2])
     elif where == "rows":
         part_way(stream, b"".join(tokens[:at[len(at) // 2]]))
+    elif where == "error":
+        part_way(stream, b"".join(tokens[:[token[0] for token in tokens].index(ERROR) + 1]))
     else:
         part_way(stream, b"".join(tokens[:-1]))
     drop(stream, reset=False)

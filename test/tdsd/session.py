@@ -220,7 +220,7 @@ class Session:
 
     def send(self, tokens: list[bytes]) -> None:
         """Sends a reply; an attention in the middle of it cuts it behind a token."""
-        if self.fault is not None and self.fault.when == "after":
+        if self.fault is not None and (self.fault.when == "after" or self.fault.number("cut", 0)):
             misbehave.send(self.stream, tokens, self.fault)
             return
         packer = wire.Packer(self.stream)

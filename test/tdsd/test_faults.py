@@ -60,6 +60,18 @@ class Faulty(Case):
         self.assertEqual(self.count(), there)
 
 
+    def what_came(self) -> bytes:
+        """Until the connection ended; then there is another one."""
+        with self.assertRaises(Closed):
+            while True:
+                self.c.receive()
+        data = self.c.buffer
+        self.struck()
+        self.server.ask("clear")
+        self.c = self.session()
+        return data
+
+
 class Asking(Faulty):
     def test_what_is_not_understood(self) -> None:
         for line in ("", "x", "fault", "fault do=x", "fault do=drop when=x", "fault do=drop do=drop",
@@ -126,6 +138,16 @@ class Errors(Faulty):
         self.assertTrue(self.c.is_closed())
         self.assertEqual(self.count(), 2)
 
+    def test_an_error_and_then_the_end(self) -> None:
+        for when in ("before", "undone", "after"):
+            self.ask(f"at=enqueue when={when} do=error number=208 cut=1")
+            self.send_enqueue()
+            data = self.what_came()
+            at = data.index(b"\xaa")
+            length, number = struct.unpack_from("<Hi", data, at + 1)
+            self.assertEqual((number, len(data), data[1]), (208, at + 3 + length, 0))
+            self.assertEqual(self.count(), when == "after")
+
     def test_a_deadlock_ends_the_transaction(self) -> None:
         for when in ("before", "undone"):
             self.begin()
@@ -173,16 +195,7 @@ class Ends(Faulty):
     def cut(self, where: str) -> bytes:
         self.ask("at=list do=cut at_byte=" + where)
         self.c.send_rpc(text_of("list"), definitions_of("list"), values_of("list", (None, None, None, None, 9)))
-        data = self.c.buffer
-        try:
-            while True:
-                self.c.receive()
-        except Closed:
-            data = self.c.buffer
-        self.struck()
-        self.server.ask("clear")
-        self.c = self.session()
-        return data
+        return self.what_came()
 
     def test_cut(self) -> None:
         self.ok(self.enqueue(self.c, 0))
