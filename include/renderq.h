@@ -406,7 +406,8 @@ void renderq_job_free(renderq_job *job);
  * In a transaction, enqueue, and start, renew, complete, fail, release, cancel, retry, settle of other jobs join it:
  * they count with its commit. A duplicate dedup key leaves it usable. claim, create, reap, purge and retry_dead have
  * transactions of their own, and are INVALID inside. Nothing is repeated inside, since only the caller can do all of it
- * again.
+ * again. A rollback leaves the caller's structs as the calls inside made them: a job that was started or renewed there
+ * is taken up again by renderq_job_resume(), with the lease that it had before.
  *
  * Every call inside first makes sure that the transaction still stands. Where the server has rolled it back (a
  * statement of the caller's failed, a deadlock, a lost link), the call does nothing and answers ABORTED, until

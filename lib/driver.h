@@ -42,7 +42,8 @@ typedef struct rq_conn {
     const rq_session *session;
     bool guarded;           /* run() first makes sure that the transaction of the last begin() or find() still stands,
                                in the same request; if not, it does nothing and answers ABORTED. begin() sets it,
-                               commit() and rollback() clear it; with a transaction that was found, the core does */
+                               commit() and rollback() clear it unless it stands as it did; with a transaction that
+                               was found, the core does */
     renderq_status ended_by;    /* after a run() that answered ABORTED: the failure that ended the transaction; OK: it
                                    had ended before */
 } rq_conn;
@@ -73,8 +74,9 @@ struct rq_driver {
     /* In a child after fork(): frees memory, touches neither the file nor the socket. */
     void (*abandon)(rq_conn *conn);
 
-    /* One transaction at a time. A commit that returns anything but OK has ended it too: ABORTED where it was gone
-     * before, UNCERTAIN where the reply was lost. A rollback that fails leaves it to the end of the connection. */
+    /* One transaction at a time. A commit that returns anything but OK has ended it too (ABORTED where it was gone
+     * before, UNCERTAIN where the reply was lost), or was not sent and leaves the connection guarded. A rollback that
+     * fails leaves it as it was, or the connection broken. It hears no interrupt. */
     renderq_status (*begin)(rq_conn *conn);
     renderq_status (*commit)(rq_conn *conn);
     renderq_status (*rollback)(rq_conn *conn);

@@ -97,8 +97,9 @@ renderq_status rq_tx_begin(renderq *h);
 /* Undoes it and forgets it, whatever is left of it. */
 renderq_status rq_tx_undo(renderq *h);
 
-/* The transaction knows this job from now on as the one that was received in it. */
-renderq_status rq_tx_remember(renderq *h, const rq_queue *queue, const rq_guid *job, const rq_guid *token);
+/* The transaction knows this job from now on as the one that was received in it. The queue's name is the
+ * transaction's to free. */
+renderq_status rq_tx_remember(renderq *h, char *queue, const rq_guid *job, const rq_guid *token);
 
 /* Whether this is the job that was received in the open transaction. */
 bool rq_tx_received(const renderq *h, const rq_guid *job);

@@ -1,5 +1,8 @@
 /* receive.c: a job taken together with the transaction that it is done in. The claim is committed first, so that its
  * lease and its count outlive a rollback; in the caller's own transaction there is only that. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "check.h"
 #include "claim.h"
 #include "clock.h"
@@ -9,8 +12,14 @@ static renderq_status complete_inside(rq_claim *c, const rq_lease *lease, bool *
 {
     rq_value values[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), { .present = false } };
     *matched = false;
+    char *queue = strdup(c->queue->text);
+    if (!queue)
+        return rq_fault(c->h, RENDERQ_NOMEM, "out of memory; nothing was done");
     renderq_status status = rq_run(c->h, c->queue, RQ_COMPLETE, values, 1, rq_take_matched, matched);
-    return status == RENDERQ_OK && *matched ? rq_tx_remember(c->h, c->queue, &lease->id, &lease->token) : status;
+    if (status == RENDERQ_OK && *matched)
+        return rq_tx_remember(c->h, queue, &lease->id, &lease->token);
+    free(queue);
+    return status;
 }
 
 /* ---- a transaction of ours ---- */
@@ -33,7 +42,9 @@ static renderq_status begin_and_complete(rq_claim *c, const rq_lease *lease, boo
     if (status == RENDERQ_ABORTED)
         status = ended_by(h);
     rq_error said = h->error;
-    rq_tx_undo(h);
+    renderq_status undone = rq_tx_undo(h);
+    if (status == RENDERQ_OK)
+        return undone;
     h->error = said;
     return status;
 }
@@ -90,8 +101,11 @@ static renderq_status take_once(rq_claim *c)
         status = complete_inside(c, &lease, &matched);
     if (status == RENDERQ_OK && !matched)
         status = rq_fault(h, RENDERQ_FAILED, "the job that was taken could not be completed in the same transaction");
-    if (status != RENDERQ_OK)
-        rq_jobs_clear(&c->found);
+    if (status == RENDERQ_OK)
+        return RENDERQ_OK;
+    if (h->tx.state == RQ_TX_CALLERS)   /* it stands, and its commit would leave the job leased to nobody */
+        rq_claim_return(c, &token);
+    rq_jobs_clear(&c->found);
     return status;
 }
 

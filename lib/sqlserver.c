@@ -193,6 +193,7 @@ static renderq_status ss_begin(rq_conn *base)
     return status;
 }
 
+/* An interrupt is for the call that looks for it: it is heard there afterwards. */
 static renderq_status ss_find(rq_conn *base, int64_t *id)
 {
     ss_conn *conn = (ss_conn *)base;
@@ -201,10 +202,12 @@ static renderq_status ss_find(rq_conn *base, int64_t *id)
              "-- renderq: find\nSELECT CASE WHEN @@TRANCOUNT > 0 THEN CAST(%s AS bigint) ELSE 0 END;\n",
              rq_ss_transaction_number(conn));
     bool guarded = base->guarded;
-    base->guarded = true;           /* a failure leaves alone what is open */
+    base->guarded = conn->tidying = true;       /* a failure leaves alone what is open */
     renderq_status status = ask_number(conn, sql, id, "looking for the transaction");
     base->guarded = guarded;
-    conn->transaction = *id;
+    conn->tidying = false;
+    if (status == RENDERQ_OK)
+        conn->transaction = *id;
     return status;
 }
 
@@ -217,14 +220,22 @@ static renderq_status ss_commit(rq_conn *base)
     rq_ss_guard(conn, number, guard, sizeof guard);
     snprintf(sql, sizeof sql, "-- renderq: commit\n%sIF @@TRANCOUNT <> 1\n"
              "    THROW %d, N'a transaction inside it is open', 1;\nCOMMIT TRANSACTION;\n", guard, SS_INSIDE_ERROR);
-    base->guarded = false;          /* whatever becomes of it: what is left open is rolled back */
-    return plain(base, sql, "commit");
+    base->guarded = false;          /* where it is refused, what is left open is rolled back */
+    renderq_status status = plain(base, sql, "commit");
+    base->guarded = status != RENDERQ_OK && !conn->sent;
+    return status;
 }
 
+/* One that the server refuses or takes too long for is followed by another, which tidies up. */
 static renderq_status ss_rollback(rq_conn *base)
 {
+    ss_conn *conn = (ss_conn *)base;
     base->guarded = false;
-    return plain(base, rq_ss_rollback, "rollback");
+    conn->tidying = true;
+    renderq_status status = plain(base, rq_ss_rollback, "rollback");
+    conn->tidying = false;
+    base->guarded = status != RENDERQ_OK && !conn->sent;
+    return conn->sent && !conn->broken ? RENDERQ_OK : status;
 }
 
 /* ---- the schema ---- */

@@ -37,7 +37,7 @@ typedef struct ss_conn {
 
     /* The running request. Callbacks read and write these. */
     bool connecting;
-    bool tidying;               /* after a failure: an interrupt was heard already */
+    bool tidying;               /* no interrupt counts: it was heard already, or is for others */
     bool sent;                  /* something of it may have reached the server */
     bool attention;             /* the server was asked to stop */
     bool timed_out, interrupted;

@@ -45,7 +45,8 @@ static renderq_status forget_if_rolled_back(renderq *h)
     return status;
 }
 
-/* Looks for the caller's transaction. That does nothing, so a lost reply to it leaves nothing open. */
+/* Looks for the caller's transaction. That does nothing, so a lost reply to it leaves nothing open; nor has one been
+ * rolled back where there was none. */
 static renderq_status look_for_callers(renderq *h, int64_t *id)
 {
     *id = 0;
@@ -53,7 +54,8 @@ static renderq_status look_for_callers(renderq *h, int64_t *id)
     if (status == RENDERQ_OK)
         status = h->driver->find(h->conn, id);
     rq_drop_broken(h, status);
-    return status == RENDERQ_UNCERTAIN ? RENDERQ_DISCONNECTED : status;
+    bool vain = status == RENDERQ_UNCERTAIN || (status == RENDERQ_ABORTED && h->tx.state == RQ_TX_NONE);
+    return vain ? RENDERQ_DISCONNECTED : status;
 }
 
 /* The caller may have begun one since, or ended it; so it is looked for each time, unless it must be the first one. */
@@ -130,13 +132,10 @@ renderq_status rq_tx_fault(renderq *h, renderq_status status)
     return RENDERQ_ABORTED;
 }
 
-renderq_status rq_tx_remember(renderq *h, const rq_queue *queue, const rq_guid *job, const rq_guid *token)
+renderq_status rq_tx_remember(renderq *h, char *queue, const rq_guid *job, const rq_guid *token)
 {
-    char *name = strdup(queue->text);
-    if (!name)
-        return rq_fault(h, RENDERQ_NOMEM, "out of memory; nothing was done");
     free(h->tx.queue);
-    h->tx.queue = name;
+    h->tx.queue = queue;
     h->tx.job = *job;
     h->tx.token = *token;
     bool vague = h->tx.state == RQ_TX_CALLERS && h->driver->find_is_vague;
@@ -176,8 +175,10 @@ renderq_status rq_tx_undo(renderq *h)
     if (h->conn && !is_callers(h))
         status = h->driver->rollback(h->conn);
     rq_drop_broken(h, status);
-    if (status != RENDERQ_OK && h->conn && h->attached)
+    if (status != RENDERQ_OK && h->conn && h->attached) {
+        h->tx.state = RQ_TX_GONE;       /* what is still open there is not to be committed any more */
         return status;
+    }
     if (status != RENDERQ_OK && h->conn) {      /* the end of the connection is the end of the transaction */
         rq_log(h, RENDERQ_LOG_WARNING, "the connection is closed, since it could not roll back: %s", h->error.text);
         h->driver->close(h->conn);
@@ -226,18 +227,31 @@ static renderq_status ask_the_row(renderq *h, const rq_tx *tx)
                            "received job's row has changed since");
 }
 
+/* The text is that of the failure before. */
+static void undo_quietly(renderq *h)
+{
+    rq_error said = h->error;
+    rq_tx_undo(h);
+    h->error = said;
+}
+
 static renderq_status commit_ours(renderq *h)
 {
     rq_tx tx = h->tx;
     h->tx.queue = NULL;                 /* tx owns it now */
     renderq_status status = h->driver->commit(h->conn);
     rq_drop_broken(h, status);
-    forget(h);
+    if (h->conn && h->conn->guarded)    /* it was not sent */
+        undo_quietly(h);
+    else
+        forget(h);
     if (status == RENDERQ_DISCONNECTED) /* nothing was sent */
         status = rq_fault(h, RENDERQ_ABORTED, "the transaction is gone, and all that was done in it: %s",
                           h->error.text);
-    if (status == RENDERQ_UNCERTAIN && tx.queue)
+    if (status == RENDERQ_UNCERTAIN && tx.queue) {
+        rq_stop_answer(&h->stop);       /* what interrupted the commit has done so */
         status = ask_the_row(h, &tx);
+    }
     free(tx.queue);
     return status;
 }

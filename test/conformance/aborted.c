@@ -250,6 +250,33 @@ static void a_commit_that_is_lost(void **state)
     renderq_close(h);
 }
 
+/* It was refused before anything was sent, so the transaction still stood: what comes next is not to be part of it. */
+static void a_commit_that_is_not_sent(void **state)
+{
+    suite *s = *state;
+    static const renderq_status how[] = { RENDERQ_NOMEM, RENDERQ_INVALID, RENDERQ_BUSY };
+    renderq *h = faulty_open(s, 30);
+    for (size_t i = 0; i < count_of(how); i++) {
+        renderq_id undone, id, message = put(s, "message");
+        renderq_job *job = NULL;
+        expect_ok(h, renderq_receive(h, NULL, &job));
+        expect_ok(h, enqueue(h, &undone));
+        faulty_arm_one(0, (fault){ .kind = FAULT_ANSWER, .status = how[i] });
+        expect(h, how[i], renderq_commit(h));
+        expect_said(h, "a fault that the test asked for");
+        expect_invalid(h, "renderq_begin", renderq_commit(h));
+        expect_ok(h, enqueue(h, &id));
+        expect_ok(h, renderq_rollback(h));
+        expect_status(s, &id, "Queued");
+        assert_false(row_there(s, &undone));
+        expect_status(s, &message, "Processing");
+        expect_ok(h, renderq_fail(h, job, "again", RENDERQ_NEVER));
+        expect_ok(h, renderq_cancel(h, NULL, &id));
+        renderq_job_free(job);
+    }
+    renderq_close(h);
+}
+
 /* A received job's row tells. */
 static void a_received_jobs_commit_that_is_lost(void **state)
 {
@@ -390,7 +417,7 @@ int run_aborted(void)
         TEST(another_in_its_place_at_the_commit), TEST(a_link_that_breaks_inside),
         TEST(a_refusal_and_then_the_end), TEST(a_receive_that_is_refused),
         TEST(a_begin_that_is_lost_is_begun_again), TEST(a_commit_that_is_lost),
-        TEST(a_received_jobs_commit_that_is_lost), TEST(nobody_can_be_asked), TEST(the_row_has_changed_since),
+        TEST(a_commit_that_is_not_sent), TEST(a_received_jobs_commit_that_is_lost), TEST(nobody_can_be_asked), TEST(the_row_has_changed_since),
         TEST(a_receive_that_is_lost), TEST(cancelled_before_its_transaction),
     };
     return cmocka_run_group_tests_name("aborted", tests, NULL, NULL);

@@ -211,6 +211,30 @@ static void receive_takes_what_is_next(void **state)
     tear_down(&r);
 }
 
+/* One that came while nothing ran ends the next call that waits, once, and leaves the transaction alone. */
+static void an_interrupt_of_an_attached_handle(void **state)
+{
+    rig r = set_up(state, 0);
+    renderq_job *job = NULL;
+    renderq_id id = put(r.s, "message");
+    renderq_interrupt(r.h);
+    expect(r.h, RENDERQ_INTERRUPTED, renderq_claim(r.h, NULL, &job));
+    expect_ok(r.h, renderq_claim(r.h, NULL, &job));
+    expect_ok(r.h, renderq_release(r.h, job, 0));
+    renderq_job_free(job);
+    say(&r, r.s->native->begin);
+    expect_ok(r.h, enqueue(r.h, NULL));
+    renderq_interrupt(r.h);
+    expect(r.h, RENDERQ_INTERRUPTED, renderq_receive(r.h, NULL, &job));
+    expect_ok(r.h, renderq_receive(r.h, NULL, &job));
+    same_id(&job->id, &id);
+    say(&r, r.s->native->commit);
+    expect_status(r.s, &id, "Completed");
+    assert_int_equal(count_rows(r.s), 2);
+    renderq_job_free(job);
+    tear_down(&r);
+}
+
 /* ---- in_transaction ---- */
 
 static void it_must_be_there(void **state)
@@ -317,7 +341,7 @@ int run_attach(void)
     const struct CMUnitTest tests[] = {
         TEST(without_a_transaction_calls_have_their_own), TEST(begin_and_receive_work_on_it),
         TEST(calls_join_the_callers_transaction), TEST(the_callers_transaction_is_the_callers), TEST(receive_joins_it),
-        TEST(receive_takes_what_is_next), TEST(it_must_be_there), TEST(it_must_be_the_one_seen_first),
+        TEST(receive_takes_what_is_next), TEST(an_interrupt_of_an_attached_handle), TEST(it_must_be_there), TEST(it_must_be_the_one_seen_first),
         TEST(an_ignored_failure_of_the_callers), TEST(bad_arguments), TEST(the_default_queue_is_the_usual_one),
     };
     return cmocka_run_group_tests_name("attach", tests, NULL, NULL);

@@ -112,6 +112,84 @@ static void a_link_that_breaks_while_it_is_looked_for(void **state)
         }
 }
 
+/* Nothing of the transaction is left, and none of it is committed with what comes next. */
+static void expect_rolled_back(rig *r)
+{
+    expect_invalid(r->h, "renderq_begin", renderq_commit(r->h));
+    expect_ok(r->h, enqueue(r->h));
+    assert_int_equal(count_rows(l.s), 1);
+}
+
+static void a_rollback_that_is_refused(void **state)
+{
+    (void)state;
+    rig r = set_up(0);
+    expect_ok(r.h, renderq_begin(r.h));
+    expect_ok(r.h, enqueue(r.h));
+    server_tell(&s, "fault at=rollback when=before do=error number=1222");
+    expect_ok(r.h, renderq_rollback(r.h));          /* the library tidies up */
+    expect_rolled_back(&r);
+    tear_down(&r);
+}
+
+static void a_receive_and_its_rollback_that_are_refused(void **state)
+{
+    (void)state;
+    rig r = set_up(0);
+    renderq_id id = put(l.s, "message");
+    renderq_job *job = NULL;
+    server_tell(&s, "fault at=complete when=before do=error number=229");
+    server_tell(&s, "fault at=rollback when=before do=error number=1222");
+    expect(r.h, RENDERQ_DENIED, renderq_receive(r.h, NULL, &job));
+    assert_null(job);
+    expect_ok(r.h, renderq_receive(r.h, NULL, &job));
+    same_id(&job->id, &id);
+    assert_int_equal(job->retry_count, 0);
+    expect_ok(r.h, renderq_commit(r.h));
+    expect_status(l.s, &id, "Completed");
+    renderq_job_free(job);
+    tear_down(&r);
+}
+
+/* The caller's transaction stands, and its commit must not leave a job leased to nobody. */
+static void a_receive_that_is_refused_in_the_callers_transaction(void **state)
+{
+    (void)state;
+    for (int must = 0; must < 2; must++) {
+        rig r = set_up(must);
+        renderq_id id = put(l.s, "message");
+        renderq_job *job = NULL;
+        say(&r, "SET XACT_ABORT OFF");
+        say(&r, l.s->native->begin);
+        expect_ok(r.h, enqueue(r.h));
+        server_tell(&s, "fault at=complete when=before do=error number=1222");
+        expect(r.h, RENDERQ_BUSY, renderq_receive(r.h, NULL, &job));
+        assert_null(job);
+        say(&r, l.s->native->commit);
+        expect_status(l.s, &id, "Queued");
+        expect_number(l.s, &id, "RetryCount", 0);
+        assert_int_equal(count_rows(l.s), 2);
+        tear_down(&r);
+    }
+}
+
+/* The transaction is not forgotten because it could not be looked for. */
+static void a_look_that_is_refused(void **state)
+{
+    (void)state;
+    rig r = set_up(1);
+    say(&r, "SET XACT_ABORT OFF");
+    say(&r, l.s->native->begin);
+    expect_ok(r.h, enqueue(r.h));
+    server_tell(&s, "fault at=find when=before do=error number=1222");
+    expect(r.h, RENDERQ_BUSY, renderq_rollback(r.h));
+    expect_ok(r.h, enqueue(r.h));
+    expect_invalid(r.h, "caller", renderq_rollback(r.h));
+    say(&r, l.s->native->commit);
+    assert_int_equal(count_rows(l.s), 2);
+    tear_down(&r);
+}
+
 static void a_rollback_at_which_the_link_breaks(void **state)
 {
     (void)state;
@@ -149,6 +227,10 @@ int run_attached(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_link_that_breaks_in_the_callers_transaction),
         cmocka_unit_test(a_link_that_breaks_while_it_is_looked_for),
+        cmocka_unit_test(a_rollback_that_is_refused),
+        cmocka_unit_test(a_receive_and_its_rollback_that_are_refused),
+        cmocka_unit_test(a_receive_that_is_refused_in_the_callers_transaction),
+        cmocka_unit_test(a_look_that_is_refused),
         cmocka_unit_test(a_rollback_at_which_the_link_breaks),
         cmocka_unit_test(a_link_that_breaks_in_its_own_transaction),
     };

@@ -141,6 +141,27 @@ static void an_open_command(void **state)
     renderq_close(maker);
 }
 
+/* Nothing can be sent behind it, the commit neither: the transaction is over all the same. */
+static void an_open_command_at_the_commit(void **state)
+{
+    (void)state;
+    renderq *h = queue_at(&common, "opencommand3", NULL);
+    CS_COMMAND *command = NULL;
+    expect_ok(h, renderq_begin(h));
+    expect_ok(h, put_job(h, NULL, "undone", NULL));
+    assert_int_equal(ct_cmd_alloc(renderq_native(h), &command), CS_SUCCEED);
+    assert_int_equal(ct_command(command, CS_LANG_CMD, "-- renderq: caller\nSELECT 7", CS_NULLTERM, CS_UNUSED),
+                     CS_SUCCEED);
+    assert_int_equal(ct_send(command), CS_SUCCEED);
+    expect(h, renderq_commit(h), RENDERQ_INVALID);
+    assert_non_null(strstr(renderq_errmsg(h), "still open"));
+    ct_cmd_drop(command);
+    expect_ok(h, put_job(h, NULL, "done", NULL));
+    renderq_close(h);
+    assert_int_equal(file_int(common.db, "SELECT count(*) FROM opencommand3"), 1);
+    assert_int_equal(file_int(common.db, "SELECT count(*) FROM opencommand3 WHERE CompositionId = 'done'"), 1);
+}
+
 /* The same on a connection of ours, where renderq_native() let the program leave one open. */
 static void an_open_command_on_ours(void **state)
 {
@@ -248,6 +269,7 @@ int run_attach(void)
         cmocka_unit_test_setup_teardown(its_texts_must_be_utf8, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_open_command, set_up, tear_down),
         cmocka_unit_test(an_open_command_on_ours),
+        cmocka_unit_test(an_open_command_at_the_commit),
         cmocka_unit_test_setup_teardown(long_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_server_ends_it, set_up, tear_down),
         cmocka_unit_test(too_long_inside),
