@@ -197,6 +197,7 @@ $(WORKER): $(WORKER_OBJECTS) $(STATIC)
 
 # A test that replaces a function of libc's says so here.
 $(BUILD)/test/test_sqlite_files: TEST_LDFLAGS = -Wl,--wrap=statfs
+$(BUILD)/test/test_sqlite_tx: TEST_LDFLAGS = -Wl,--wrap=rq_stop_raised
 $(BUILD)/test/test_freetds_conf: TEST_LDFLAGS = -Wl,--wrap=fopen,--wrap=getpwuid_r
 $(BUILD)/test/test_sqlserver_sql: TEST_LDFLAGS = -Wl,--wrap=rq_ss_request
 $(BUILD)/test/test_sqlserver_babelfish: TEST_LDFLAGS = -Wl,--wrap=rq_ss_request

@@ -6,12 +6,9 @@
 #include "sqlite.h"
 
 static const char *const words[RQ_SQLITE_WORDS] = {
-    [RQ_SQLITE_BEGIN] = "BEGIN IMMEDIATE",
-    [RQ_SQLITE_COMMIT] = "COMMIT",
-    [RQ_SQLITE_ROLLBACK] = "ROLLBACK",
-    [RQ_SQLITE_SAVEPOINT] = "SAVEPOINT renderq",
-    [RQ_SQLITE_RELEASE] = "RELEASE renderq",
-    [RQ_SQLITE_BACK_TO] = "ROLLBACK TO renderq",
+    [RQ_SQLITE_BEGIN] = "BEGIN IMMEDIATE",   [RQ_SQLITE_COMMIT] = "COMMIT",
+    [RQ_SQLITE_ROLLBACK] = "ROLLBACK",       [RQ_SQLITE_SAVEPOINT] = "SAVEPOINT renderq",
+    [RQ_SQLITE_RELEASE] = "RELEASE renderq", [RQ_SQLITE_BACK_TO] = "ROLLBACK TO renderq",
 };
 
 /* All of them before the first is used: one that undoes must not need memory when there is none. */
@@ -24,14 +21,40 @@ static int prepare_words(sqlite_conn *conn)
     return rc;
 }
 
+/* The file's version changes with each commit, and before a first read. */
+static unsigned version_of(sqlite3 *db)
+{
+    unsigned version = 0;
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_DATA_VERSION, &version);
+    return version;
+}
+
+/* Whether a word that was interrupted had done what it says: SQLite asks its progress handler behind the last
+ * instruction too. A commit that was interrupted on its way, in a virtual table, has rolled back instead. */
+static bool was_done(sqlite3 *db, int word, unsigned version_before)
+{
+    bool open = !sqlite3_get_autocommit(db);
+    switch (word) {
+    case RQ_SQLITE_BEGIN:
+        return open;
+    case RQ_SQLITE_COMMIT:
+        return !open && version_of(db) != version_before;
+    case RQ_SQLITE_ROLLBACK:
+        return !open;
+    default:
+        return false;
+    }
+}
+
 static int say(sqlite_conn *conn, int word)
 {
     int rc = prepare_words(conn);
-    if (rc == SQLITE_OK) {
-        rc = sqlite3_step(conn->words[word]);
-        sqlite3_reset(conn->words[word]);
-    }
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+    if (rc != SQLITE_OK)
+        return rc;
+    unsigned version = version_of(conn->db);
+    rc = sqlite3_step(conn->words[word]);
+    sqlite3_reset(conn->words[word]);
+    return rc == SQLITE_DONE || (rc == SQLITE_INTERRUPT && was_done(conn->db, word, version)) ? SQLITE_OK : rc;
 }
 
 /* Lets go of the file; the next statement opens it again. */
@@ -118,16 +141,15 @@ renderq_status rq_sqlite_gone(const sqlite_conn *conn, const char *doing)
 {
     return rq_error_set(conn->base.session->error, RENDERQ_ABORTED, 0,
                         "%s: the transaction has been ended by SQL of the caller's or by an error; nothing was done, "
-                        "roll back", doing);
+                        "roll back",
+                        doing);
 }
 
-/* Transactions have no number here. The file's version changes with each commit, and before a first read. */
+/* Transactions have no number here, but there is the file's. */
 renderq_status rq_sqlite_find(rq_conn *base, int64_t *id)
 {
     sqlite3 *db = ((sqlite_conn *)base)->db;
-    unsigned version = 0;
-    sqlite3_file_control(db, "main", SQLITE_FCNTL_DATA_VERSION, &version);
-    *id = sqlite3_get_autocommit(db) ? 0 : 1 + (int64_t)version;
+    *id = sqlite3_get_autocommit(db) ? 0 : 1 + (int64_t)version_of(db);
     return RENDERQ_OK;
 }
 

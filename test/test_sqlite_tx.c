@@ -1,0 +1,153 @@
+/* test_sqlite_tx.c: the SQLite driver's transactions where SQLite makes them hard: interrupts at every instruction,
+ * statements of the caller's that have not ended, and connections that are closed with them. */
+#include "support.h"
+
+#include "handle.h"
+#include "sqlite.h"
+#include "stop.h"
+
+#define ROWS "SELECT count(*) FROM VideoRenderJobs"
+
+/* ---- interrupts ---- */
+
+bool __real_rq_stop_raised(const rq_stop *stop);
+bool __wrap_rq_stop_raised(const rq_stop *stop);
+
+static bool raised; /* whatever the handle has heard */
+
+bool __wrap_rq_stop_raised(const rq_stop *stop)
+{
+    return raised || __real_rq_stop_raised(stop);
+}
+
+/* A progress handler that is asked at each instruction, and interrupts at one of them. */
+static struct {
+    int left; /* instructions; 0 when it has interrupted */
+    bool paused; /* the test's own SQL */
+} countdown;
+
+static int at_zero(void *arg)
+{
+    (void)arg;
+    return !countdown.paused && countdown.left > 0 && --countdown.left == 0;
+}
+
+/* Nothing is open on the handle, and nobody else is kept waiting. */
+static void expect_nothing_open(renderq *h, sqlite3 *beside)
+{
+    assert_true(sqlite3_get_autocommit(renderq_native(h)));
+    db_exec(beside, "BEGIN IMMEDIATE; ROLLBACK");
+}
+
+static renderq_status put_alone(renderq *h)
+{
+    return put_job(h, NULL, "intro", NULL);
+}
+
+static renderq_status put_in_ours(renderq *h)
+{
+    renderq_status status = renderq_begin(h);
+    if (status != RENDERQ_OK)
+        return status;
+    status = put_job(h, NULL, "intro", NULL);
+    if (status == RENDERQ_OK)
+        return renderq_commit(h);
+    assert_status(h, renderq_rollback(h), RENDERQ_OK);
+    return status;
+}
+
+/* In a transaction that the caller has begun on the attached connection. */
+static renderq_status put_in_callers(renderq *h)
+{
+    sqlite3 *db = renderq_native(h);
+    countdown.paused = true;
+    db_exec(db, "BEGIN");
+    countdown.paused = false;
+    renderq_status status = put_alone(h);
+    countdown.paused = true;
+    assert_int_equal(sqlite3_get_autocommit(db), status == RENDERQ_ABORTED);
+    if (status != RENDERQ_ABORTED)
+        db_exec(db, "COMMIT"); /* nothing of an INTERRUPTED call is in it */
+    countdown.paused = false;
+    assert_status(h, renderq_rollback(h), RENDERQ_OK);
+    return status;
+}
+
+static void expect_answer(renderq *h, renderq_status status)
+{
+    if (status != RENDERQ_INTERRUPTED && status != RENDERQ_ABORTED)
+        assert_status(h, status, RENDERQ_OK);
+}
+
+/* Interrupts the call at each of its instructions in turn. Whatever it answers is true, and the next one works. */
+static void interrupt_everywhere(renderq *h, renderq_status (*put)(renderq *), sqlite3 *beside)
+{
+    int done = 0, undone = 0;
+    countdown.left = 0;
+    for (int at = 1; countdown.left == 0; at++) {
+        int64_t before = db_int(beside, ROWS);
+        sqlite3_progress_handler(renderq_native(h), 1, at_zero, NULL);
+        countdown.left = at;
+        renderq_status status = put(h);
+        sqlite3_progress_handler(renderq_native(h), 0, NULL, NULL);
+        expect_answer(h, status);
+        assert_int_equal(db_int(beside, ROWS) - before, status == RENDERQ_OK);
+        expect_nothing_open(h, beside);
+        *(status == RENDERQ_OK ? &done : &undone) += 1;
+        assert_status(h, put_alone(h), RENDERQ_OK);
+    }
+    assert_true(done >= 1 && undone > 20);
+}
+
+static void an_interrupt_at_any_instruction(void **state)
+{
+    (void)state;
+    renderq *h = make_queue("sqlite:anywhere.db?synchronous=normal"), *attached = NULL;
+    sqlite3 *beside = db_open("anywhere.db"), *own = db_open("anywhere.db");
+    assert_status(h, put_alone(h), RENDERQ_OK);
+    interrupt_everywhere(h, put_alone, beside);
+    interrupt_everywhere(h, put_in_ours, beside);
+    assert_status(attached, renderq_attach("sqlite", own, NULL, &attached), RENDERQ_OK);
+    assert_status(attached, put_alone(attached), RENDERQ_OK);
+    interrupt_everywhere(attached, put_alone, beside);
+    interrupt_everywhere(attached, put_in_ours, beside);
+    interrupt_everywhere(attached, put_in_callers, beside);
+    renderq_close(attached);
+    renderq_close(h);
+    sqlite3_close(own);
+    sqlite3_close(beside);
+}
+
+/* The handle's own progress handler is asked now and then: over so many calls, in every statement. */
+static void an_interrupt_whenever_it_is_asked_for(void **state)
+{
+    (void)state;
+    renderq *h = make_queue("sqlite:always.db?synchronous=normal");
+    sqlite3 *beside = db_open("always.db");
+    int64_t stored = 0, interrupted = 0;
+    for (int i = 0; i < 6000; i++) {
+        raised = true;
+        renderq_status status = i % 2 ? put_alone(h) : put_in_ours(h);
+        raised = false;
+        expect_answer(h, status);
+        stored += status == RENDERQ_OK;
+        interrupted += status != RENDERQ_OK;
+        if (status != RENDERQ_OK) {
+            expect_nothing_open(h, beside);
+            assert_int_equal(db_int(beside, ROWS), stored);
+        }
+    }
+    assert_true(interrupted > 0);
+    assert_int_equal(db_int(beside, ROWS), stored);
+    sqlite3_close(beside);
+    renderq_close(h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_interrupt_at_any_instruction),
+        cmocka_unit_test(an_interrupt_whenever_it_is_asked_for),
+    };
+    return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
+}
