@@ -57,16 +57,31 @@ static int say(sqlite_conn *conn, int word)
     return rc == SQLITE_DONE || (rc == SQLITE_INTERRUPT && was_done(conn->db, word, version)) ? SQLITE_OK : rc;
 }
 
+/* A statement of the caller's that is not finalized yet keeps the engine's connection, and what is open on it, until
+ * it is: so the transaction ends first, and nothing of ours is called from there any more. */
+static void let_go(sqlite3 *db)
+{
+    sqlite3_busy_handler(db, NULL, NULL);
+    sqlite3_progress_handler(db, 0, NULL, NULL);
+    sqlite3_wal_hook(db, NULL, NULL);
+    sqlite3_commit_hook(db, NULL, NULL);
+    sqlite3_rollback_hook(db, NULL, NULL);
+    sqlite3_close_v2(db);
+}
+
 /* Lets go of the file; the next statement opens it again. */
 void rq_sqlite_drop(sqlite_conn *conn)
 {
+    bool ours = conn->db && !conn->attached;
+    if (ours && !sqlite3_get_autocommit(conn->db))
+        say(conn, RQ_SQLITE_ROLLBACK);
     rq_sqlite_forget(conn, true);
     for (int i = 0; i < RQ_SQLITE_WORDS; i++) {
         sqlite3_finalize(conn->words[i]);
         conn->words[i] = NULL;
     }
-    if (!conn->attached)
-        sqlite3_close(conn->db);
+    if (ours)
+        let_go(conn->db);
     conn->db = NULL;
 }
 

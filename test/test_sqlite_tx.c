@@ -143,11 +143,48 @@ static void an_interrupt_whenever_it_is_asked_for(void **state)
     renderq_close(h);
 }
 
+/* ---- statements of the caller's ---- */
+
+static sqlite3_stmt *prepared(sqlite3 *db, const char *sql)
+{
+    sqlite3_stmt *stmt = NULL;
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+    return stmt;
+}
+
+/* The caller should have finalized it before; as it has not, only the statement outlives the handle. */
+static void a_close_with_a_statement_of_the_callers(void **state)
+{
+    static const char *const begins[] = { NULL, "BEGIN IMMEDIATE" };    /* by the call, or by SQL */
+    (void)state;
+    sqlite3 *beside = db_open("close.db");
+    for (int i = 0; i < 4; i++) {
+        renderq *h = make_queue("sqlite:close.db");
+        if (begins[i / 2])
+            db_exec(renderq_native(h), begins[i / 2]);
+        else
+            assert_status(h, renderq_begin(h), RENDERQ_OK);
+        db_exec(renderq_native(h), "INSERT INTO VideoRenderJobs (CompositionId, PayloadJson) VALUES ('x', '{}')");
+        sqlite3_stmt *stmt = prepared(renderq_native(h), ROWS);
+        assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+        if (i % 2)
+            sqlite3_reset(stmt);
+        renderq_close(h);
+        db_exec(beside, "BEGIN IMMEDIATE; ROLLBACK");
+        assert_int_equal(db_int(beside, ROWS), 0);
+        sqlite3_reset(stmt);
+        assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);       /* none of the handle's is called any more */
+        sqlite3_finalize(stmt);
+    }
+    sqlite3_close(beside);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interrupt_at_any_instruction),
         cmocka_unit_test(an_interrupt_whenever_it_is_asked_for),
+        cmocka_unit_test(a_close_with_a_statement_of_the_callers),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
