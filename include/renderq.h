@@ -440,7 +440,8 @@ renderq_status renderq_receive(renderq *h, const renderq_claim_options *options,
  *   ABORTED     none of it: the transaction was gone. Of a received job the lease may still stand: fail or release it.
  *   UNCERTAIN   the reply was lost. After a receive the job's row has told what became of it wherever it could be
  *               asked; without one, look with renderq_get() for a job enqueued inside, or at the caller's own tables.
- *   INVALID     there was none, or it is the caller's own (attached): commit that on the connection.
+ *   INVALID     there was none; it is the caller's own (attached): commit that on the connection; or none of it, since
+ *               a statement on renderq_native() was still open (SQLite).
  * or one marked [any]: none of it. */
 renderq_status renderq_commit(renderq *h);
 

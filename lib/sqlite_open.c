@@ -62,6 +62,35 @@ static renderq_status cannot_open(sqlite_conn *conn, int rc, const char *doing)
                         number ? errno_text(number, buffer, sizeof buffer) : sqlite3_errstr(rc));
 }
 
+/* Whether a statement that writes has begun on the connection and not ended. Ours are all reset before a call ends. */
+static bool writing(sqlite3 *db)
+{
+    for (sqlite3_stmt *stmt = sqlite3_next_stmt(db, NULL); stmt; stmt = sqlite3_next_stmt(db, stmt))
+        if (sqlite3_stmt_busy(stmt) && !sqlite3_stmt_readonly(stmt))
+            return true;
+    return false;
+}
+
+static renderq_status locked(sqlite_conn *conn, int rc, const char *doing)
+{
+    rq_error *error = conn->base.session->error;
+    if (rq_stop_raised(conn->base.session->stop))
+        return rq_error_set(error, RENDERQ_INTERRUPTED, rc, "%s: interrupted while it waited for a lock", doing);
+    if (rc == SQLITE_BUSY_SNAPSHOT && !sqlite3_get_autocommit(conn->db))
+        return rq_error_set(error, RENDERQ_ABORTED, rc,
+                            "%s: the transaction has read what another connection changed since, so it can never "
+                            "write; nothing was done, roll back", doing);
+    /* What is read without a transaction is held by the statement that reads it; and while one writes, nothing can be
+     * committed. No waiting helps. */
+    if (rc == SQLITE_BUSY_SNAPSHOT || (conn->db && writing(conn->db)))
+        return rq_error_set(error, RENDERQ_INVALID, rc,
+                            "%s: a statement of the program's on this connection is still open: reset or finalize it "
+                            "first; nothing was done", doing);
+    return rq_error_set(error, RENDERQ_BUSY, rc,
+                        "%s: another connection kept \"%s\" locked for %d ms; nothing was done, try again", doing,
+                        conn->path, conn->busy_ms);
+}
+
 renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing)
 {
     rq_error *error = conn->base.session->error;
@@ -75,15 +104,7 @@ renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing)
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_PROTOCOL:       /* gave up on a race for the WAL's locks */
-        if (rq_stop_raised(conn->base.session->stop))
-            return rq_error_set(error, RENDERQ_INTERRUPTED, rc, "%s: interrupted while it waited for a lock", doing);
-        if (rc == SQLITE_BUSY_SNAPSHOT)
-            return rq_error_set(error, RENDERQ_ABORTED, rc,
-                                "%s: the transaction has read what another connection changed since, so it can never "
-                                "write; nothing was done, roll back", doing);
-        return rq_error_set(error, RENDERQ_BUSY, rc,
-                            "%s: another connection kept \"%s\" locked for %d ms; nothing was done, try again",
-                            doing, path, conn->busy_ms);
+        return locked(conn, rc, doing);
     case SQLITE_INTERRUPT:
         return rq_error_set(error, RENDERQ_INTERRUPTED, rc, "%s: interrupted; nothing was done", doing);
     case SQLITE_NOMEM:

@@ -179,12 +179,101 @@ static void a_close_with_a_statement_of_the_callers(void **state)
     sqlite3_close(beside);
 }
 
+/* Both kinds of handle on one file: ours, and one that is attached to *own. */
+static void open_both(const char *url, const char *path, renderq *h[2], sqlite3 **own)
+{
+    h[0] = make_queue(url);
+    *own = db_open(path);
+    assert_status(h[1], renderq_attach("sqlite", *own, NULL, &h[1]), RENDERQ_OK);
+}
+
+static void close_both(renderq *h[2], sqlite3 *own)
+{
+    renderq_close(h[0]);
+    renderq_close(h[1]);
+    sqlite3_close(own);
+}
+
+static void expect_open_statement(renderq *h, renderq_status status)
+{
+    assert_status(h, status, RENDERQ_INVALID);
+    assert_says(h, "is still open: reset or finalize it");
+}
+
+/* What it has read, another connection has changed since, so that the connection cannot write; there is no transaction
+ * that could be rolled back. */
+static void a_statement_that_still_reads(void **state)
+{
+    (void)state;
+    renderq *h[2];
+    sqlite3 *own;
+    open_both("sqlite:reads.db", "reads.db", h, &own);
+    for (int i = 0; i < 2; i++) {
+        renderq_job *job = NULL;
+        assert_status(h[i], put_alone(h[i]), RENDERQ_OK);
+        sqlite3_stmt *stmt = prepared(renderq_native(h[i]), "SELECT JobId FROM VideoRenderJobs");
+        assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+        assert_status(h[i], put_alone(h[i]), RENDERQ_OK);
+        assert_status(h[!i], put_alone(h[!i]), RENDERQ_OK);
+        expect_open_statement(h[i], put_alone(h[i]));
+        assert_int_equal(renderq_native_error(h[i]), SQLITE_BUSY_SNAPSHOT);
+        expect_open_statement(h[i], take_job(h[i], NULL, &job));
+        expect_open_statement(h[i], renderq_receive(h[i], NULL, &job));
+        expect_open_statement(h[i], renderq_create(h[i], NULL));
+        expect_open_statement(h[i], renderq_begin(h[i]));
+        assert_status(h[i], renderq_commit(h[i]), RENDERQ_INVALID);
+        assert_says(h[i], "no transaction is open");
+        assert_null(job);
+        sqlite3_finalize(stmt);
+        assert_status(h[i], put_alone(h[i]), RENDERQ_OK);
+    }
+    /* In a transaction it is the transaction that has read. */
+    db_exec(own, "BEGIN; " ROWS);
+    assert_status(h[0], put_alone(h[0]), RENDERQ_OK);
+    assert_status(h[1], put_alone(h[1]), RENDERQ_ABORTED);
+    db_exec(own, "ROLLBACK");
+    close_both(h, own);
+}
+
+/* With it nothing can be committed, and nobody else is to blame. */
+static void a_statement_that_still_writes(void **state)
+{
+    (void)state;
+    renderq *h[2];
+    sqlite3 *own;
+    open_both("sqlite:writes.db", "writes.db", h, &own);
+    for (int i = 0; i < 2; i++) {
+        assert_status(h[i], put_alone(h[i]), RENDERQ_OK);
+        int64_t before = file_int("writes.db", ROWS);
+        for (int in_ours = 0; in_ours < 2; in_ours++) {
+            if (in_ours) {
+                assert_status(h[i], renderq_begin(h[i]), RENDERQ_OK);
+                assert_status(h[i], put_alone(h[i]), RENDERQ_OK);
+            }
+            sqlite3_stmt *stmt = prepared(renderq_native(h[i]),
+                                          "UPDATE VideoRenderJobs SET Priority = 1 RETURNING JobId");
+            assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+            expect_open_statement(h[i], put_alone(h[i]));
+            if (in_ours)
+                expect_open_statement(h[i], renderq_commit(h[i]));      /* which ends it */
+            sqlite3_finalize(stmt);
+            assert_int_equal(file_int("writes.db", ROWS), before);
+            assert_true(sqlite3_get_autocommit(renderq_native(h[i])));
+        }
+        assert_status(h[!i], put_alone(h[!i]), RENDERQ_OK);
+        assert_status(h[i], put_alone(h[i]), RENDERQ_OK);
+    }
+    close_both(h, own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_interrupt_at_any_instruction),
         cmocka_unit_test(an_interrupt_whenever_it_is_asked_for),
         cmocka_unit_test(a_close_with_a_statement_of_the_callers),
+        cmocka_unit_test(a_statement_that_still_reads),
+        cmocka_unit_test(a_statement_that_still_writes),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
