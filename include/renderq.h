@@ -446,7 +446,8 @@ renderq_status renderq_receive(renderq *h, const renderq_claim_options *options,
 renderq_status renderq_commit(renderq *h);
 
 /* Undoes the transaction and ends it; without one it does nothing. Returns OK; INVALID when it is the caller's own
- * (attached) and still open: roll that back on the connection. */
+ * (attached) and still open: roll that back on the connection; or, attached, one marked [any]: it is still open, and
+ * calls inside are ABORTED until this succeeds. */
 renderq_status renderq_rollback(renderq *h);
 
 /* ---- operate ---------------------------------------------------------------------------------------- */

@@ -338,7 +338,7 @@ static renderq_status sqlite_run(rq_conn *base, const rq_queue *queue, rq_statem
     status = to.refused != RENDERQ_OK ? to.refused : fault(conn, queue, id, rc);
     if (started)
         rq_sqlite_undo_work(conn);
-    if (in_transaction && (!conn->db || sqlite3_get_autocommit(conn->db))) {
+    if (in_transaction && (!conn->db || conn->left_open || sqlite3_get_autocommit(conn->db))) {
         rq_error *error = base->session->error;
         base->ended_by = status;
         status = rq_error_set(error, RENDERQ_ABORTED, error->native, "the transaction was rolled back: %s",

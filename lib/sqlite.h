@@ -48,6 +48,7 @@ typedef struct sqlite_conn {
     unsigned ended;             /* transactions that have ended on a connection of ours, by whoever's doing */
     unsigned began_at;          /* ... when ours began */
     bool joined;                /* the work that is being done is a savepoint of a transaction that was open */
+    bool left_open;             /* a rollback on an attached connection failed: nothing may join what is open there */
     sqlite_queue *queues;
     int n_queues;
 } sqlite_conn;

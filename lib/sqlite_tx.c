@@ -73,6 +73,8 @@ static void let_go(sqlite3 *db)
 void rq_sqlite_drop(sqlite_conn *conn)
 {
     bool ours = conn->db && !conn->attached;
+    for (sqlite3_stmt *stmt = NULL; ours && (stmt = sqlite3_next_stmt(conn->db, stmt));)
+        sqlite3_reset(stmt);
     if (ours && !sqlite3_get_autocommit(conn->db))
         say(conn, RQ_SQLITE_ROLLBACK);
     rq_sqlite_forget(conn, true);
@@ -86,13 +88,16 @@ void rq_sqlite_drop(sqlite_conn *conn)
 }
 
 /* Without the memory that even ROLLBACK can need (after the schema changed, it is prepared anew), closing rolls back:
- * a transaction left open would swallow all that comes after it. */
-static void roll_back(sqlite_conn *conn)
+ * a transaction left open would swallow all that comes after it. The caller's connection cannot be closed, so what is
+ * left there is remembered. */
+static int roll_back(sqlite_conn *conn)
 {
-    if (conn->db && !sqlite3_get_autocommit(conn->db))
-        say(conn, RQ_SQLITE_ROLLBACK);
-    if (conn->db && !sqlite3_get_autocommit(conn->db) && !conn->attached)
+    int rc = conn->db && !sqlite3_get_autocommit(conn->db) ? say(conn, RQ_SQLITE_ROLLBACK) : SQLITE_OK;
+    bool failed = conn->db && !sqlite3_get_autocommit(conn->db);
+    conn->left_open = failed && conn->attached;
+    if (failed && !conn->attached)
         rq_sqlite_drop(conn);
+    return conn->left_open ? rc : SQLITE_OK;
 }
 
 int rq_sqlite_start_work(sqlite_conn *conn)
@@ -149,7 +154,8 @@ renderq_status rq_sqlite_begin(rq_conn *base)
  * its place, shows on a connection of ours alone: the hooks of an attached one are the caller's. */
 bool rq_sqlite_stands(const sqlite_conn *conn)
 {
-    return conn->db && !sqlite3_get_autocommit(conn->db) && (conn->attached || conn->ended == conn->began_at);
+    bool open = conn->db && !sqlite3_get_autocommit(conn->db) && !conn->left_open;
+    return open && (conn->attached || conn->ended == conn->began_at);
 }
 
 renderq_status rq_sqlite_gone(const sqlite_conn *conn, const char *doing)
@@ -163,9 +169,14 @@ renderq_status rq_sqlite_gone(const sqlite_conn *conn, const char *doing)
 /* Transactions have no number here, but there is the file's. */
 renderq_status rq_sqlite_find(rq_conn *base, int64_t *id)
 {
-    sqlite3 *db = ((sqlite_conn *)base)->db;
-    *id = sqlite3_get_autocommit(db) ? 0 : 1 + (int64_t)version_of(db);
-    return RENDERQ_OK;
+    sqlite_conn *conn = (sqlite_conn *)base;
+    bool open = !sqlite3_get_autocommit(conn->db);
+    *id = open ? 1 + (int64_t)version_of(conn->db) : 0;
+    conn->left_open &= open;
+    return !conn->left_open ? RENDERQ_OK
+                            : rq_error_set(base->session->error, RENDERQ_ABORTED, 0,
+                                           "the transaction on this connection could not be rolled back when it had "
+                                           "to be: say ROLLBACK there; nothing was done");
 }
 
 renderq_status rq_sqlite_commit(rq_conn *base)
@@ -187,7 +198,11 @@ renderq_status rq_sqlite_commit(rq_conn *base)
 
 renderq_status rq_sqlite_rollback(rq_conn *base)
 {
+    sqlite_conn *conn = (sqlite_conn *)base;
     base->guarded = false;
-    roll_back((sqlite_conn *)base);
-    return RENDERQ_OK;
+    int rc = roll_back(conn);
+    if (rc == SQLITE_OK)
+        return RENDERQ_OK;
+    base->guarded = true;
+    return rq_sqlite_error(conn, rc, "rollback");
 }

@@ -266,6 +266,73 @@ static void a_statement_that_still_writes(void **state)
     close_both(h, own);
 }
 
+/* ---- a rollback that fails ---- */
+
+/* While a statement is open, sqlite3_interrupt() makes all others fail, ROLLBACK too. */
+static sqlite3_stmt *jam(sqlite3 *db)
+{
+    sqlite3_stmt *stmt = prepared(db, "SELECT JobId FROM VideoRenderJobs");
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    sqlite3_interrupt(db);
+    return stmt;
+}
+
+static void begin_and_put(renderq *h)
+{
+    assert_status(h, renderq_begin(h), RENDERQ_OK);
+    assert_status(h, put_alone(h), RENDERQ_OK);
+}
+
+/* Nothing joins what should have been undone, until it is. */
+static void a_rollback_that_fails_on_an_attached_connection(void **state)
+{
+    (void)state;
+    renderq *h[2];
+    sqlite3 *own, *beside = db_open("jam.db");
+    open_both("sqlite:jam.db", "jam.db", h, &own);
+
+    begin_and_put(h[1]);
+    sqlite3_stmt *stmt = jam(own);
+    assert_status(h[1], renderq_rollback(h[1]), RENDERQ_INTERRUPTED);
+    sqlite3_finalize(stmt);
+    assert_status(h[1], put_alone(h[1]), RENDERQ_ABORTED);
+    assert_status(h[1], renderq_rollback(h[1]), RENDERQ_OK);
+    expect_nothing_open(h[1], beside);
+
+    begin_and_put(h[1]);
+    stmt = jam(own);
+    assert_status(h[1], renderq_commit(h[1]), RENDERQ_INTERRUPTED);
+    sqlite3_finalize(stmt);
+    for (int i = 0; i < 2; i++) {
+        assert_status(h[1], put_alone(h[1]), RENDERQ_ABORTED);
+        assert_says(h[1], "say ROLLBACK there");
+    }
+    db_exec(own, "ROLLBACK");
+    expect_nothing_open(h[1], beside);
+    assert_int_equal(db_int(beside, ROWS), 0);
+    assert_status(h[1], put_alone(h[1]), RENDERQ_OK);
+    assert_int_equal(db_int(beside, ROWS), 1);
+    close_both(h, own);
+    sqlite3_close(beside);
+}
+
+/* Ours is closed, which undoes what is open on it. */
+static void a_rollback_that_fails_on_a_connection_of_ours(void **state)
+{
+    (void)state;
+    renderq *h = make_queue("sqlite:ours.db");
+    sqlite3 *beside = db_open("ours.db");
+    begin_and_put(h);
+    sqlite3_stmt *stmt = jam(renderq_native(h));
+    assert_status(h, renderq_rollback(h), RENDERQ_OK);
+    db_exec(beside, "BEGIN IMMEDIATE; ROLLBACK");
+    assert_status(h, put_alone(h), RENDERQ_OK);
+    assert_int_equal(db_int(beside, ROWS), 1);
+    sqlite3_finalize(stmt);
+    renderq_close(h);
+    sqlite3_close(beside);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +341,8 @@ int main(void)
         cmocka_unit_test(a_close_with_a_statement_of_the_callers),
         cmocka_unit_test(a_statement_that_still_reads),
         cmocka_unit_test(a_statement_that_still_writes),
+        cmocka_unit_test(a_rollback_that_fails_on_an_attached_connection),
+        cmocka_unit_test(a_rollback_that_fails_on_a_connection_of_ours),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
