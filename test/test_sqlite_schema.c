@@ -384,6 +384,42 @@ static void an_index_of_somebody_elses(void **state)
     renderq_close(h);
 }
 
+/* A unique index that the table's owner made is not the queue's dedup key. */
+static void a_unique_index_of_the_tables_own(void **state)
+{
+    (void)state;
+    renderq *h = make_queue("sqlite:unique.db");
+    renderq_id id;
+    renderq_job *job = NULL;
+    renderq_new_job jobs[2] = { RENDERQ_INIT(renderq_new_job), RENDERQ_INIT(renderq_new_job) };
+    jobs[0].composition_id = "first";
+    jobs[1].composition_id = "intro";
+    jobs[0].payload_json = jobs[1].payload_json = "{}";
+    file_exec("unique.db", "CREATE UNIQUE INDEX own ON VideoRenderJobs (CompositionId) WHERE Status = 'Queued'");
+    assert_status(h, put_job(h, NULL, "intro", &id), RENDERQ_OK);
+    assert_status(h, put_job(h, NULL, "intro", NULL), RENDERQ_SCHEMA);
+    assert_says(h, "the table forbids it: UNIQUE constraint failed");
+    assert_status(h, renderq_enqueue_many(h, jobs, 2, NULL), RENDERQ_SCHEMA);
+    assert_int_equal(file_int("unique.db", "SELECT count(*) FROM VideoRenderJobs"), 1);
+
+    assert_status(h, renderq_begin(h), RENDERQ_OK);
+    assert_status(h, put_job(h, NULL, "other", NULL), RENDERQ_OK);
+    assert_status(h, put_job(h, NULL, "intro", NULL), RENDERQ_SCHEMA);
+    assert_status(h, renderq_commit(h), RENDERQ_OK);
+    assert_int_equal(file_int("unique.db", "SELECT count(*) FROM VideoRenderJobs"), 2);
+
+    assert_status(h, renderq_cancel(h, NULL, &id), RENDERQ_OK);
+    jobs[1].dedup_key = "key";
+    assert_status(h, renderq_enqueue(h, &jobs[1], NULL), RENDERQ_OK);
+    assert_status(h, renderq_enqueue(h, &jobs[1], NULL), RENDERQ_DUPLICATE);
+    assert_status(h, renderq_retry(h, NULL, &id, NULL), RENDERQ_SCHEMA);
+    assert_says(h, "UNIQUE constraint failed");
+    assert_status(h, renderq_get(h, NULL, &id, &job), RENDERQ_OK);
+    assert_int_equal(job->state, RENDERQ_CANCELLED);
+    renderq_job_free(job);
+    renderq_close(h);
+}
+
 static void other_tables_are_left_alone(void **state)
 {
     (void)state;
@@ -627,6 +663,7 @@ int main(void)
         cmocka_unit_test(a_table_that_is_no_queue),
         cmocka_unit_test(a_name_that_is_taken),
         cmocka_unit_test(an_index_of_somebody_elses),
+        cmocka_unit_test(a_unique_index_of_the_tables_own),
         cmocka_unit_test(other_tables_are_left_alone),
         cmocka_unit_test(two_queues_in_one_file),
         cmocka_unit_test(names_of_every_kind),

@@ -1,5 +1,5 @@
 -- enqueue: adds a job, unless a live one holds its dedup key.
--- 0 and the new id; 1 and the holder's id; or 2: a row has this id already.
+-- 0 and the new id; 1 and the holder's id; or 2: a row has this id already. What else the table forbids is an error.
 .parameter init
 .parameter set :id "x'019AD0000000800000000000000000AB'"
 .parameter set :composition_id "'intro'"
@@ -16,7 +16,8 @@ VALUES (:id, :composition_id, :payload, :output_url, :dedup_key, :priority, :max
         CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER),
         CASE WHEN :delay_ms > 0 THEN 'Scheduled' ELSE 'Queued' END,
         CASE WHEN :delay_ms > 0 THEN CAST((julianday('now') - 2440587.5) * 86400000 + 0.5 AS INTEGER) + :delay_ms END)
-    ON CONFLICT DO NOTHING;
+    ON CONFLICT (JobId) DO NOTHING
+    ON CONFLICT (DedupKey) WHERE DedupKey IS NOT NULL AND Status IN ('Scheduled', 'Queued', 'Processing') DO NOTHING;
 
 SELECT 0, :id WHERE changes() > 0;
 

@@ -4,12 +4,14 @@
 .parameter set :id "x'019AD0000000800000000000000000AB'"
 .parameter set :dead_only 0
 -- statement
-UPDATE OR IGNORE "VideoRenderJobs"
+UPDATE "VideoRenderJobs" AS job
    SET Status = 'Queued', RetryCount = 0, DueAtUtc = NULL, CompletedAtUtc = NULL, EndedAtUtc = NULL,
        LeaseToken = NULL,
        WorkerNodeId = NULL, LockedAtUtc = NULL, StartedAtUtc = NULL, LeasedAtUtc = NULL, LeaseSeconds = NULL
  WHERE JobId = :id
-   AND (Status = 'DeadLetter' OR (:dead_only = 0 AND Status IN ('Cancelled', 'Completed')));
+   AND (Status = 'DeadLetter' OR (:dead_only = 0 AND Status IN ('Cancelled', 'Completed')))
+   AND NOT EXISTS (SELECT 1 FROM "VideoRenderJobs" AS holder INDEXED BY "VideoRenderJobs_DedupKey"
+                    WHERE holder.DedupKey = job.DedupKey AND holder.Status IN ('Scheduled', 'Queued', 'Processing'));
 
 SELECT 0, JobId, Status FROM "VideoRenderJobs" WHERE changes() > 0 AND JobId = :id;
 
