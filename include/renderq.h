@@ -222,7 +222,9 @@ typedef struct renderq_job {
  *                                       to read has "encryption = require" for this server. FreeTDS then refuses
  *                                       what is not encrypted; it checks the certificate if "ca file" is there too
  *
- * SQLite: a file that is not there yet is made by renderq_create(), not by this.
+ * SQLite: a file that is not there yet is made by renderq_create(), not by this. One that is deleted or replaced while
+ * it is open is left by the next call: what has its path by then is opened, or there is none (SCHEMA). In a transaction
+ * and on an attached connection calls are FAILED.
  *
  * SQL Server: the user is required, and is an SQL login. Without a database it is the login's own. Without :PORT, HOST
  * may be a section of freetds.conf, which has the host and port; otherwise the port is 1433. A queue without a schema

@@ -56,6 +56,10 @@ typedef struct sqlite_conn {
 /* Opens conn->path into conn->db and sets it up. `create`: makes the file where there is none; else db stays NULL. */
 renderq_status rq_sqlite_open_file(sqlite_conn *conn, bool create);
 
+/* Lets go of a file that was deleted or replaced while it was open, where no transaction is: SQLite would go on to write
+ * what nobody will read. FAILED in one, and on a connection that is not ours. */
+renderq_status rq_sqlite_leave_gone_file(sqlite_conn *conn);
+
 /* Turns an engine's result code into a status, with a text. `doing`: "claim", "opening", ... */
 renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing);
 

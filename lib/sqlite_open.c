@@ -313,6 +313,29 @@ static int open_to_write(sqlite_conn *conn, int flags)
     return SQLITE_READONLY;
 }
 
+/* One that may not be looked at any more, by a process that has given up its rights, is not gone. */
+static bool is_gone(sqlite3 *db)
+{
+    struct stat file;
+    int moved = 0;
+    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved)
+        return false;
+    const char *path = sqlite3_db_filename(db, "main");
+    return path && *path && (stat(path, &file) == 0 || errno == ENOENT || errno == ENOTDIR);
+}
+
+renderq_status rq_sqlite_leave_gone_file(sqlite_conn *conn)
+{
+    if (!conn->db || !is_gone(conn->db))
+        return RENDERQ_OK;
+    if (conn->attached || conn->base.guarded)
+        return rq_error_set(conn->base.session->error, RENDERQ_FAILED, SQLITE_READONLY_DBMOVED,
+                            "\"%s\" was deleted or replaced while it was open: what is written now is lost; nothing "
+                            "was done", conn->path);
+    rq_sqlite_drop(conn);
+    return RENDERQ_OK;
+}
+
 renderq_status rq_sqlite_open_file(sqlite_conn *conn, bool create)
 {
     const rq_session *session = conn->base.session;

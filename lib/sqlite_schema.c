@@ -115,6 +115,8 @@ renderq_status rq_sqlite_create(rq_conn *base, const rq_queue *queue)
 {
     sqlite_conn *conn = (sqlite_conn *)base;
     renderq_status status = rq_sqlite_check_name(conn, queue);
+    if (status == RENDERQ_OK)
+        status = rq_sqlite_leave_gone_file(conn);
     if (status == RENDERQ_OK && !conn->db)
         status = rq_sqlite_open_file(conn, true);
     if (status != RENDERQ_OK)

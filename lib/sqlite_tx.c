@@ -128,7 +128,9 @@ renderq_status rq_sqlite_ready(sqlite_conn *conn)
         return rq_error_set(conn->base.session->error, RENDERQ_INVALID, 0,
                             "a transaction was begun by SQL on renderq_native(): end it there, and use "
                             "renderq_begin()");
-    renderq_status status = conn->db ? RENDERQ_OK : rq_sqlite_open_file(conn, false);
+    renderq_status status = rq_sqlite_leave_gone_file(conn);
+    if (status == RENDERQ_OK && !conn->db)
+        status = rq_sqlite_open_file(conn, false);
     if (status == RENDERQ_OK && !conn->db)
         status = rq_error_set(conn->base.session->error, RENDERQ_SCHEMA, 0,
                               "\"%s\" does not exist: renderq_create() or renderq init makes it", conn->path);
@@ -183,16 +185,13 @@ renderq_status rq_sqlite_commit(rq_conn *base)
 {
     sqlite_conn *conn = (sqlite_conn *)base;
     conn->busy_until = rq_clock_ms() + conn->busy_ms;
+    renderq_status status = rq_sqlite_stands(conn) ? rq_sqlite_leave_gone_file(conn) : rq_sqlite_gone(conn, "commit");
+    int rc = status == RENDERQ_OK ? say(conn, RQ_SQLITE_COMMIT) : SQLITE_OK;
+    if (rc != SQLITE_OK)
+        status = rq_sqlite_error(conn, rc, "commit");
     base->guarded = false;
-    if (!rq_sqlite_stands(conn)) {
+    if (status != RENDERQ_OK)
         roll_back(conn);
-        return rq_sqlite_gone(conn, "commit");
-    }
-    int rc = say(conn, RQ_SQLITE_COMMIT);
-    if (rc == SQLITE_OK)
-        return RENDERQ_OK;
-    renderq_status status = rq_sqlite_error(conn, rc, "commit");
-    roll_back(conn);
     return status;
 }
 

@@ -287,6 +287,96 @@ static void a_file_made_while_it_is_opened(void **state)
     renderq_close(h);
 }
 
+/* What SQLite wrote to it would be lost. */
+static void a_file_deleted_under_the_handle(void **state)
+{
+    (void)state;
+    renderq_job *job = foreign_job();
+    renderq *h = make_queue("sqlite:gone.db");
+    assert_status(h, put_job(h, NULL, "lost", NULL), RENDERQ_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(unlink("gone.db"), 0);
+        assert_int_equal(unlink("gone.db-wal"), 0);
+        assert_int_equal(unlink("gone.db-shm"), 0);
+        if (i == 0)
+            assert_int_equal(every_call(h, job, RENDERQ_SCHEMA, "gone.db\" does not exist"), 0);
+        assert_status(h, renderq_create(h, NULL), RENDERQ_OK);
+        assert_status(h, put_job(h, NULL, "kept", NULL), RENDERQ_OK);
+        assert_int_equal(file_int("gone.db", ROWS), 1);
+    }
+    renderq_close(h);
+    renderq_job_free(job);
+}
+
+static void a_file_replaced_under_the_handle(void **state)
+{
+    (void)state;
+    renderq *h = make_queue("sqlite:replaced.db");
+    renderq_job *job = NULL;
+    renderq_close(make_queue("sqlite:better.db"));
+    assert_status(h, put_job(h, NULL, "lost", NULL), RENDERQ_OK);
+    assert_int_equal(unlink("replaced.db-wal"), 0);
+    assert_int_equal(unlink("replaced.db-shm"), 0);
+    assert_int_equal(rename("better.db", "replaced.db"), 0);
+    assert_status(h, take_job(h, NULL, &job), RENDERQ_EMPTY);
+    assert_status(h, put_job(h, NULL, "kept", NULL), RENDERQ_OK);
+    assert_int_equal(file_int("replaced.db", ROWS), 1);
+    renderq_close(h);
+}
+
+static void a_file_deleted_in_a_transaction(void **state)
+{
+    (void)state;
+    static const char says[] = "was deleted or replaced while it was open";
+    renderq *h = make_queue("sqlite:gone-tx.db"), *attached = NULL;
+    sqlite3 *own = db_open("gone-tx.db");
+    assert_status(attached, renderq_attach("sqlite", own, NULL, &attached), RENDERQ_OK);
+    assert_status(attached, put_job(attached, NULL, "intro", NULL), RENDERQ_OK);
+    assert_status(h, renderq_begin(h), RENDERQ_OK);
+    assert_status(h, put_job(h, NULL, "intro", NULL), RENDERQ_OK);
+    assert_int_equal(unlink("gone-tx.db"), 0);
+    assert_status(h, put_job(h, NULL, "intro", NULL), RENDERQ_FAILED);
+    assert_says(h, says);
+    assert_status(h, renderq_commit(h), RENDERQ_FAILED);
+    assert_says(h, says);
+    assert_status(h, renderq_begin(h), RENDERQ_SCHEMA);
+    for (int i = 0; i < 2; i++) {
+        assert_status(attached, put_job(attached, NULL, "intro", NULL), RENDERQ_FAILED);
+        assert_says(attached, says);
+        db_exec(own, i == 0 ? "BEGIN" : "ROLLBACK");
+    }
+    renderq_close(attached);
+    sqlite3_close(own);
+    renderq_close(h);
+}
+
+/* A service opens the file, gives up its rights, and goes on. */
+static int goes_on_without_rights(void *arg)
+{
+    renderq *h = NULL;
+    (void)arg;
+    CHECK_STATUS(h, renderq_open("sqlite:closed/jobs.db", NULL, &h), RENDERQ_OK);
+    CHECK_STATUS(h, put_job(h, NULL, "intro", NULL), RENDERQ_OK);
+    if (geteuid() == 0)
+        CHECK(setgroups(0, NULL) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    else
+        CHECK(chmod("closed", 0) == 0);
+    CHECK(access("closed/jobs.db", F_OK) != 0);
+    CHECK_STATUS(h, put_job(h, NULL, "intro", NULL), RENDERQ_OK);
+    renderq_close(h);
+    return 0;
+}
+
+static void a_folder_that_may_not_be_entered_any_more(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("closed", 0700), 0);
+    renderq_close(make_queue("sqlite:closed/jobs.db"));
+    in_child(goes_on_without_rights, NULL, false);
+    assert_int_equal(chmod("closed", 0700), 0);
+    assert_int_equal(file_int("closed/jobs.db", ROWS), 2);
+}
+
 static void a_missing_folder(void **state)
 {
     (void)state;
@@ -1089,6 +1179,10 @@ int main(void)
         cmocka_unit_test(a_missing_file),
         cmocka_unit_test(a_file_without_the_table),
         cmocka_unit_test(a_file_made_while_it_is_opened),
+        cmocka_unit_test(a_file_deleted_under_the_handle),
+        cmocka_unit_test(a_file_replaced_under_the_handle),
+        cmocka_unit_test(a_file_deleted_in_a_transaction),
+        cmocka_unit_test(a_folder_that_may_not_be_entered_any_more),
         cmocka_unit_test(a_missing_folder),
         cmocka_unit_test(a_folder_instead_of_a_file),
         cmocka_unit_test(a_path_through_a_file),
