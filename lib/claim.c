@@ -196,8 +196,42 @@ static bool give_back_unseen(const rq_claim *c, const rq_guid *token)
     return done;
 }
 
-/* Asks until there is an answer. After a lost reply the token is looked for; if no row has it, the request may still
- * be on its way, so its token is remembered and another one is asked with. */
+/* One try. After a lost reply the token is looked for; if no row has it, the request may still be on its way, so its
+ * token is remembered and another one is asked with. *lost: whether the token may have taken what nobody has in hand. */
+static renderq_status claim_try(rq_claim *c, rq_guid *token, bool *lost)
+{
+    renderq_status status;
+    if (*lost) {
+        status = look_up(c->h, c->queue, token, &c->found);
+        if (status != RENDERQ_OK || c->found.n > 0)
+            return status;
+        remember_ghost(c, token);
+        *lost = false;
+        status = fresh_token(c->h, token);
+        if (status != RENDERQ_OK)
+            return status;
+    }
+    status = ask(c, token);
+    *lost = status == RENDERQ_UNCERTAIN;
+    return status;
+}
+
+/* What became of a claim that was interrupted. */
+static renderq_status look_once(rq_claim *c, const rq_guid *token, const rq_try *tries, bool *lost)
+{
+    rq_error said = c->h->error;
+    renderq_status status = look_up(c->h, c->queue, token, &c->found);
+    if (status == RENDERQ_OK && c->found.n > 0)
+        return RENDERQ_OK;
+    if (status == RENDERQ_OK && !tries->loose) {
+        *lost = false;
+        return rq_fault(c->h, RENDERQ_INTERRUPTED, "interrupted; nothing was claimed");
+    }
+    c->h->error = said;
+    return RENDERQ_UNCERTAIN;
+}
+
+/* Asks until there is an answer. */
 static renderq_status claim_once(rq_claim *c)
 {
     rq_guid token;
@@ -206,26 +240,11 @@ static renderq_status claim_once(rq_claim *c)
         return status;
     bool lost = false;
     rq_try tries = rq_first_try(c->h);
-    do {
-        if (lost) {
-            status = look_up(c->h, c->queue, &token, &c->found);
-            if (status != RENDERQ_OK || c->found.n > 0)
-                continue;
-            remember_ghost(c, &token);
-            lost = false;
-            status = fresh_token(c->h, &token);
-            if (status != RENDERQ_OK)
-                continue;
-        }
-        status = ask(c, &token);
-        lost = status == RENDERQ_UNCERTAIN;
-    } while (rq_again(c->h, &tries, &status));
-    if (lost && rq_can_look(c->h, &tries, status)) {
-        status = look_up(c->h, c->queue, &token, &c->found);
-        lost = status != RENDERQ_OK;
-        if (status == RENDERQ_OK && c->found.n == 0)
-            return rq_fault(c->h, RENDERQ_INTERRUPTED, "interrupted; nothing was claimed");
-    }
+    do
+        status = claim_try(c, &token, &lost);
+    while (rq_again(c->h, &tries, &status));
+    if (lost && rq_can_look(c->h, &tries, status))
+        status = look_once(c, &token, &tries, &lost);
     if (status == RENDERQ_NOMEM)
         lost = !give_back_unseen(c, &token);
     if (lost && status != RENDERQ_OK)

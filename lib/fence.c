@@ -26,25 +26,47 @@ static size_t count_matched(const rq_fenced *fenced)
     return matched;
 }
 
+static renderq_status look(renderq *h, rq_fenced *fenced)
+{
+    return rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
+}
+
+/* Whether the first item is as it was: leased to the caller. A batch happens wholly or not at all, so one tells. */
+static bool still_held(renderq *h, const rq_fenced *fenced)
+{
+    bool held = false;
+    return rq_run(h, fenced->queue, RQ_RESUME, fenced->ask_values, 1, rq_take_matched, &held) == RENDERQ_OK && held;
+}
+
+/* What became of a call that was interrupted. Where the rows do not tell, because somebody had the job since or the
+ * server is still at an earlier try, it is as uncertain as before. */
+static renderq_status look_once(renderq *h, rq_fenced *fenced, const rq_try *tries)
+{
+    rq_error said = h->error;
+    memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
+    renderq_status status = look(h, fenced);
+    if (status == RENDERQ_OK && count_matched(fenced) > 0)
+        return RENDERQ_OK;
+    if (status == RENDERQ_OK && !tries->loose && still_held(h, fenced))
+        return rq_fault(h, RENDERQ_INTERRUPTED, "interrupted; nothing was done");
+    h->error = said;
+    return RENDERQ_UNCERTAIN;
+}
+
 renderq_status rq_run_fenced(renderq *h, rq_fenced *fenced)
 {
     renderq_status status;
     rq_try tries = rq_first_try(h);
-    tries.maybe = fenced->maybe;
+    tries.maybe = tries.loose = fenced->maybe;
     do {
         memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
         status = rq_run(h, fenced->queue, fenced->ask, fenced->ask_values, fenced->n, mark, fenced);
         /* The repeat waits for the first request if the server is still at it, so the look-up sees its outcome. */
         if (status == RENDERQ_OK && tries.maybe && fenced->look != RQ_STATEMENTS && count_matched(fenced) < fenced->n)
-            status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
+            status = look(h, fenced);
     } while (rq_again(h, &tries, &status));
-    if (rq_can_look(h, &tries, status) && fenced->look != RQ_STATEMENTS) {
-        memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
-        status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
-        /* A batch happens wholly or not at all, so one of its items tells; but it may have lost them all. */
-        if (status == RENDERQ_OK && count_matched(fenced) == 0)
-            status = rq_fault(h, RENDERQ_INTERRUPTED, "interrupted; nothing was done");
-    }
+    if (rq_can_look(h, &tries, status) && fenced->look != RQ_STATEMENTS)
+        status = look_once(h, fenced, &tries);
     if (status != RENDERQ_OK)
         memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
     return status;

@@ -231,8 +231,10 @@ bool rq_again(renderq *h, rq_try *tries, renderq_status *status)
 {
     if (is_answer(*status))
         return false;
-    if (*status == RENDERQ_UNCERTAIN)
+    if (*status == RENDERQ_UNCERTAIN) {
         tries->maybe = true;
+        tries->loose |= !h->conn;       /* a link that stands was read to the end of the reply */
+    }
     bool passing = *status == RENDERQ_DISCONNECTED || *status == RENDERQ_UNCERTAIN
                    || (*status == RENDERQ_BUSY && (tries->maybe || tries->busy++ < h->driver->busy_tries));
     /* In a transaction only the caller can do all of it again. */

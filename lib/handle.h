@@ -153,6 +153,7 @@ typedef struct rq_try {
     unsigned count;
     int busy;               /* tries that ended BUSY */
     bool maybe;             /* a request of this call was sent and its reply lost: look before you trust a row */
+    bool loose;             /* ... and the server may be at it still: that no row tells of it proves nothing */
     bool interrupted;       /* why there was no other try */
 } rq_try;
 
@@ -161,8 +162,8 @@ rq_try rq_first_try(const renderq *h);
 /* Waits before a repeat. False: *status is what the call answers; UNCERTAIN where an earlier try may have counted. */
 bool rq_again(renderq *h, rq_try *tries, renderq_status *status);
 
-/* After the last try: an interrupt ended the call with a request under way, and the server has confirmed that it is
- * not at it any more, so one look at the row tells what became of it. */
+/* After the last try: an interrupt ended the call, and the link stands, so there may be one look at the row. A row that
+ * is found is an answer. That none is, is one unless a try is loose; whatever else comes of the look leaves it open. */
 bool rq_can_look(const renderq *h, const rq_try *tries, renderq_status status);
 
 /* 32 fresh random bits, for jitter. */

@@ -147,13 +147,19 @@ static renderq_status answer_of(const fault *f)
     return f->kind == FAULT_NOT_SENT ? RENDERQ_DISCONNECTED : RENDERQ_UNCERTAIN;
 }
 
+static bool breaks(const fault *f)
+{
+    if (f->kind == FAULT_ANSWER)
+        return f->status == RENDERQ_UNCERTAIN || f->status == RENDERQ_DISCONNECTED;
+    return f->kind != FAULT_NONE && f->kind != FAULT_STOPPED && f->kind != FAULT_STOPPED_AFTER;
+}
+
 static const fault *next_fault(void)
 {
     static const fault none;
     size_t run = plan.runs++;
     const fault *f = run < plan.n_faults ? &plan.faults[run] : &none;
-    plan.broke = f->kind != FAULT_NONE
-                 && (f->kind != FAULT_ANSWER || f->status == RENDERQ_UNCERTAIN || f->status == RENDERQ_DISCONNECTED);
+    plan.broke = breaks(f);
     if (f->refuse_opens)
         faulty_refuse(f->refuse_opens, f->refuse_with);
     return f;
@@ -184,6 +190,7 @@ static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statem
         assert_int_equal(plan.inner->run(inner, queue, id, values, n, row, arg), RENDERQ_OK);
         break;
     case FAULT_AFTER_SILENT:
+    case FAULT_STOPPED_AFTER:
         assert_int_equal(plan.inner->run(inner, queue, id, values, n, swallow, NULL), RENDERQ_OK);
         break;
     case FAULT_LATER:
@@ -191,6 +198,7 @@ static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statem
         break;
     case FAULT_NOT_SENT:
     case FAULT_BEFORE:
+    case FAULT_STOPPED:
     case FAULT_ANSWER:
     case FAULT_LAST_ANSWER:
         break;

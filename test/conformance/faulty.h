@@ -12,6 +12,8 @@ typedef enum fault_kind {
     FAULT_AFTER,            /* UNCERTAIN; it happened, and the rows came before the link broke */
     FAULT_AFTER_SILENT,     /* UNCERTAIN; it happened, and nothing came back */
     FAULT_LATER,            /* UNCERTAIN; it happens just before a later run: see later_by */
+    FAULT_STOPPED,          /* UNCERTAIN; the server was told to stop and has: nothing happens, and the link stands */
+    FAULT_STOPPED_AFTER,    /* ... it happened before */
     FAULT_ANSWER,           /* answers `status`; nothing happens, and the link stands */
     FAULT_LAST_ANSWER       /* ... and the link breaks behind it */
 } fault_kind;

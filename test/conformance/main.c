@@ -19,7 +19,7 @@ static const struct group {
     { "faults", run_faults },   { "repeat", run_repeat },   { "ghost", run_ghost },     { "retry", run_retry },
     { "dedup", run_dedup },     { "text", run_text },       { "heal", run_heal },       { "operate", run_operate },
     { "list", run_list },       { "input", run_input },     { "structs", run_structs }, { "many", run_many },
-    { "busy", run_busy },       { "concurrency", run_concurrency },
+    { "busy", run_busy },       { "concurrency", run_concurrency },     { "interrupted", run_interrupted },
     { "transaction", run_transaction },     { "receive", run_receive },     { "aborted", run_aborted },
     { "attach", run_attach },   { "states", run_states },   { "beside", run_beside },
 };

@@ -55,6 +55,7 @@ int run_start(void);
 int run_foreign(void);
 int run_faults(void);
 int run_repeat(void);
+int run_interrupted(void);
 int run_ghost(void);
 int run_retry(void);
 int run_dedup(void);
