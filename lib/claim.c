@@ -78,18 +78,46 @@ static renderq_status ignore_row(void *arg, size_t item, const rq_value *columns
     return RENDERQ_OK;
 }
 
-/* Releases what a claim took, uncounted, asking once; *n is how many. False: it is not known, ask again later. */
+/* FAILED with ids: a text of theirs cannot be read, so there may be more of them. */
+static renderq_status look_for_ids(renderq *h, const rq_queue *queue, const rq_guid *token, taken *t)
+{
+    rq_value value = rq_guid_value(token);
+    t->n = 0;
+    return rq_run(h, queue, RQ_CLAIMED, &value, 1, take_id, t);
+}
+
+/* RELEASE or START. */
+static bool on_each(renderq *h, const rq_queue *queue, const rq_guid *token, rq_statement_id id, const taken *t)
+{
+    bool done = true;
+    rq_value none = { .present = false }, delay_ms = rq_number(0);
+    for (size_t i = 0; i < t->n && done; i++) {
+        rq_value ask[] = { rq_guid_value(&t->ids[i]), rq_guid_value(token), id == RQ_RELEASE ? delay_ms : none, none,
+                           none };
+        done = rq_run(h, queue, id, ask, 1, ignore_row, NULL) == RENDERQ_OK;
+    }
+    return done;
+}
+
+/* Releases, uncounted, what the look found. False: it is not known, ask again later. */
+static bool release_found(renderq *h, const rq_queue *queue, const rq_guid *token, renderq_status looked,
+                          const taken *t)
+{
+    taken rest;
+    if (looked != RENDERQ_OK && (looked != RENDERQ_FAILED || t->n == 0))
+        return false;
+    if (!on_each(h, queue, token, RQ_RELEASE, t))
+        return false;
+    return looked == RENDERQ_OK || (look_for_ids(h, queue, token, &rest) == RENDERQ_OK && rest.n == 0);
+}
+
+/* Releases what a claim took, asking once; *n is how many. */
 static bool give_back(renderq *h, const rq_queue *queue, const rq_guid *token, size_t *n)
 {
-    taken t = { .n = 0 };
-    rq_value value = rq_guid_value(token);
-    bool done = rq_run(h, queue, RQ_CLAIMED, &value, 1, take_id, &t) == RENDERQ_OK;
-    for (size_t i = 0; i < t.n && done; i++) {
-        rq_value ask[] = { rq_guid_value(&t.ids[i]), value, rq_number(0) };
-        done = rq_run(h, queue, RQ_RELEASE, ask, 1, ignore_row, NULL) == RENDERQ_OK;
-    }
+    taken t;
+    renderq_status looked = look_for_ids(h, queue, token, &t);
     *n = t.n;
-    return done;
+    return release_found(h, queue, token, looked, &t);
 }
 
 void rq_claim_return(const rq_claim *c, const rq_guid *token)
@@ -186,12 +214,23 @@ static renderq_status fresh_token(renderq *h, rq_guid *token)
                                  : rq_fault(h, RENDERQ_FAILED, "the kernel gives no random bytes for a lease token");
 }
 
-/* Jobs that there was no memory for: an engine that cannot take its rows back has leased them all the same. */
-static bool give_back_unseen(const rq_claim *c, const rq_guid *token)
+/* Jobs whose rows could not be taken go back: an engine that cannot take them back itself has leased them all the same.
+ * But one alone that cannot be read is left to its lease as if its worker had died, so that it does not come round for
+ * ever. False: it is not known, ask again later. */
+static bool settle_unseen(rq_claim *c, const rq_guid *token)
 {
-    size_t n;
+    taken t;
+    bool done;
     rq_error said = c->h->error;
-    bool done = give_back(c->h, c->queue, token, &n);
+    renderq_status looked = look_for_ids(c->h, c->queue, token, &t);
+    c->unread = looked == RENDERQ_FAILED ? t.n : 0;
+    if (c->unread > 0 && c->found.max == 1) {
+        done = on_each(c->h, c->queue, token, RQ_START, &t);
+        rq_log(c->h, RENDERQ_LOG_WARNING, "a job of %s cannot be handed out, and waits for its lease to run out: %s",
+               c->queue->text, said.text);
+    } else {
+        done = release_found(c->h, c->queue, token, looked, &t);
+    }
     c->h->error = said;
     return done;
 }
@@ -235,23 +274,42 @@ static renderq_status look_once(rq_claim *c, const rq_guid *token, const rq_try 
 static renderq_status claim_once(rq_claim *c)
 {
     rq_guid token;
+    c->unread = 0;
     renderq_status status = fresh_token(c->h, &token);
     if (status != RENDERQ_OK)
         return status;
     bool lost = false;
+    renderq_status said;
     rq_try tries = rq_first_try(c->h);
     do
-        status = claim_try(c, &token, &lost);
+        said = status = claim_try(c, &token, &lost);
     while (rq_again(c->h, &tries, &status));
     if (lost && rq_can_look(c->h, &tries, status))
         status = look_once(c, &token, &tries, &lost);
-    if (status == RENDERQ_NOMEM)
-        lost = !give_back_unseen(c, &token);
+    else if (!lost && (said == RENDERQ_NOMEM || said == RENDERQ_FAILED))
+        lost = !settle_unseen(c, &token);
     if (lost && status != RENDERQ_OK)
         remember_ghost(c, &token);
     if (status == RENDERQ_OK && c->found.n == 0)
         status = rq_fault(c->h, RENDERQ_EMPTY, "no job is ready in %.200s", c->queue->text);
     return status;
+}
+
+/* One text that cannot be read spoils the answer for all the jobs of a claim. One by one its neighbours get through.
+ * Where there are none, the answer is about that text. */
+static renderq_status claim_apart(rq_claim *c)
+{
+    rq_error said = c->h->error;
+    renderq_status status = RENDERQ_FAILED;
+    size_t max = c->found.max;
+    c->found.max = 1;
+    for (size_t i = 0; i <= RENDERQ_CLAIM_MAX && c->unread > 0 && !rq_stop_raised(&c->h->stop); i++)
+        status = claim_once(c);
+    c->found.max = max;
+    if (status != RENDERQ_EMPTY)
+        return status;
+    c->h->error = said;
+    return RENDERQ_FAILED;
 }
 
 renderq_status rq_claim_once(rq_claim *c)
@@ -261,7 +319,7 @@ renderq_status rq_claim_once(rq_claim *c)
     renderq_status status = claim_once(c);
     if (status == RENDERQ_EMPTY && reap_if_idle(c))
         status = claim_once(c);
-    return status;
+    return c->unread > 0 ? claim_apart(c) : status;
 }
 
 renderq_status rq_claim_interrupted(renderq *h)

@@ -14,6 +14,7 @@ typedef struct rq_claim {
     int unstarted;              /* 0, 1 or RENDERQ_CAUTIOUS */
     bool no_reap;
     rq_jobs found;
+    size_t unread;              /* jobs that the last request leased and whose rows cannot be read */
 } rq_claim;
 
 /* Checks the options and fills in the defaults. */

@@ -142,7 +142,7 @@ static void faulty_conn_abandon(rq_conn *base)
 /* What the request of a fault is answered. */
 static renderq_status answer_of(const fault *f)
 {
-    if (f->kind == FAULT_ANSWER || f->kind == FAULT_LAST_ANSWER)
+    if (f->kind == FAULT_ANSWER || f->kind == FAULT_LAST_ANSWER || f->kind == FAULT_ANSWER_AFTER)
         return f->status;
     return f->kind == FAULT_NOT_SENT ? RENDERQ_DISCONNECTED : RENDERQ_UNCERTAIN;
 }
@@ -151,7 +151,8 @@ static bool breaks(const fault *f)
 {
     if (f->kind == FAULT_ANSWER)
         return f->status == RENDERQ_UNCERTAIN || f->status == RENDERQ_DISCONNECTED;
-    return f->kind != FAULT_NONE && f->kind != FAULT_STOPPED && f->kind != FAULT_STOPPED_AFTER;
+    return f->kind != FAULT_NONE && f->kind != FAULT_STOPPED && f->kind != FAULT_STOPPED_AFTER
+           && f->kind != FAULT_ANSWER_AFTER;
 }
 
 static const fault *next_fault(void)
@@ -187,6 +188,7 @@ static renderq_status faulty_run(rq_conn *base, const rq_queue *queue, rq_statem
         base->ended_by = inner->ended_by;
         return status;
     case FAULT_AFTER:
+    case FAULT_ANSWER_AFTER:
         assert_int_equal(plan.inner->run(inner, queue, id, values, n, row, arg), RENDERQ_OK);
         break;
     case FAULT_AFTER_SILENT:

@@ -15,12 +15,13 @@ typedef enum fault_kind {
     FAULT_STOPPED,          /* UNCERTAIN; the server was told to stop and has: nothing happens, and the link stands */
     FAULT_STOPPED_AFTER,    /* ... it happened before */
     FAULT_ANSWER,           /* answers `status`; nothing happens, and the link stands */
-    FAULT_LAST_ANSWER       /* ... and the link breaks behind it */
+    FAULT_LAST_ANSWER,      /* ... and the link breaks behind it */
+    FAULT_ANSWER_AFTER      /* answers `status`; it happened, its rows came, and the link stands */
 } fault_kind;
 
 typedef struct fault {
     fault_kind kind;
-    renderq_status status;              /* FAULT_ANSWER, FAULT_LAST_ANSWER */
+    renderq_status status;              /* of the three last */
     unsigned later_by;                  /* FAULT_LATER: 1 is the next run, 2 the one after; 0 as 1 */
     void (*then)(void *arg);            /* called when the fault has happened: what others do meanwhile; of FAULT_NONE
                                            when the request comes, and so once the call has begun */

@@ -1,5 +1,6 @@
 /* ghost.c: rule 2 for claims. A claim whose reply was lost may have taken a job, or may take one later: the
- * library finds it by its token and gives it back uncounted, and never hands a job out twice. */
+ * library finds it by its token and gives it back uncounted, and never hands a job out twice. The same for what was
+ * leased and cannot be handed out. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -365,6 +366,87 @@ static void a_fault_while_it_reaps(void **state)
     renderq_close(f);
 }
 
+/* ---- what was leased and cannot be handed out ---- */
+
+/* The request counted, and its rows cannot be taken. */
+static fault unseen(renderq_status status)
+{
+    return (fault){ .kind = FAULT_ANSWER_AFTER, .status = status };
+}
+
+/* Memory runs out at a repeat: what that leased goes back all the same, at once or by the next claim. */
+static void no_memory_for_a_repeat(void **state)
+{
+    suite *s = *state;
+    for (int later = 0; later < 2; later++) {
+        renderq_id id = put(s, "intro");
+        renderq *f = faulty_open(s, SUITE_RETRY_S);
+        renderq_job *job;
+        const fault faults[] = { { .kind = FAULT_BEFORE }, { .kind = FAULT_NONE }, unseen(RENDERQ_NOMEM),
+                                 { .kind = later ? FAULT_NOT_SENT : FAULT_NONE } };
+        faulty_arm(faults, count_of(faults));
+        expect(f, RENDERQ_UNCERTAIN, claim(f, &job));
+        expect_status(s, &id, later ? "Processing" : "Queued");
+        faulty_disarm();
+        expect_ok(f, claim(f, &job));
+        same_id(&job->id, &id);
+        assert_int_equal(job->retry_count, 0);
+        renderq_job_free(job);
+        renderq_close(f);
+        s->ops->clear(s->e);
+    }
+}
+
+/* One row that cannot be read spoils a batch; the jobs beside it go back and are claimed one by one. */
+static void a_batch_with_an_unreadable_row(void **state)
+{
+    suite *s = *state;
+    renderq_id ids[3] = { put(s, "a"), put(s, "b"), put(s, "c") };
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
+    renderq_job *jobs[3];
+    size_t n = 0;
+    const fault faults[] = { unseen(RENDERQ_FAILED), unseen(RENDERQ_FAILED) };      /* the claim, the look at it */
+    faulty_arm(faults, count_of(faults));
+    expect_ok(f, renderq_claim_many(f, NULL, jobs, 3, &n));
+    assert_int_equal(n, 1);
+    same_id(&jobs[0]->id, &ids[0]);
+    for (int i = 1; i < 3; i++) {
+        expect_status(s, &ids[i], "Queued");
+        expect_number(s, &ids[i], "RetryCount", 0);
+    }
+    free_jobs(jobs, n);
+    renderq_close(f);
+}
+
+/* Alone it is left to its lease, which counts however it was claimed, and the next job is handed out. */
+static void an_unreadable_row_alone(void **state)
+{
+    suite *s = *state;
+    renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
+    const fault faults[] = { unseen(RENDERQ_FAILED), unseen(RENDERQ_FAILED) };
+    for (options.unstarted = 0; options.unstarted < 2; options.unstarted++)
+        for (int beside = 0; beside < 2; beside++) {
+            renderq_id id = put(s, "a"), other = put(s, "b");
+            renderq *f = faulty_open(s, SUITE_RETRY_S);
+            renderq_job *job;
+            if (!beside)
+                expect_ok(s->h, renderq_cancel(s->h, NULL, &other));
+            faulty_arm(faults, count_of(faults));
+            expect(f, beside ? RENDERQ_OK : RENDERQ_FAILED, claim_options_of(f, &options, &job));
+            if (beside)
+                same_id(&job->id, &other);
+            else
+                expect_said(f, "a fault that the test asked for");
+            expect_status(s, &id, "Processing");
+            run_out(s, &id, 0);
+            expect_ok(s->h, renderq_reap(s->h, NULL, NULL));
+            expect_number(s, &id, "RetryCount", 1);
+            renderq_job_free(job);
+            renderq_close(f);
+            s->ops->clear(s->e);
+        }
+}
+
 int run_ghost(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -382,6 +464,9 @@ int run_ghost(void)
         TEST(many_ghosts),
         TEST(a_fault_while_it_waits),
         TEST(a_fault_while_it_reaps),
+        TEST(no_memory_for_a_repeat),
+        TEST(a_batch_with_an_unreadable_row),
+        TEST(an_unreadable_row_alone),
     };
     return cmocka_run_group_tests_name("ghost", tests, NULL, NULL);
 }

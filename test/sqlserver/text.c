@@ -261,6 +261,36 @@ static void half_a_surrogate_pair(void **state)
     use(h);
 }
 
+/* Claimed with others, it holds none of them up, and ends as a dead letter by itself. */
+static void half_a_surrogate_pair_among_others(void **state)
+{
+    static const char *const names[] = { "first", "half", "third", "fourth" };
+    (void)state;
+    renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
+    options.unstarted = 1;
+    for (size_t i = 0; i < count_of(names); i++)
+        expect_ok(h, put_job(h, NULL, names[i], NULL));
+    file_exec(common.db, "UPDATE texts SET PayloadJson = CAST(X'61EDA0BD62' AS TEXT), MaxRetries = 0"
+                         " WHERE CompositionId = 'half' AND Status = 'Queued'");
+    for (size_t got = 0; got < 3;) {
+        renderq_job *jobs[10];
+        size_t n = 0;
+        expect_ok(h, renderq_claim_many(h, &options, jobs, count_of(jobs), &n));
+        for (size_t i = 0; i < n; i++, got++) {
+            assert_string_equal(jobs[i]->composition_id, names[got + (got > 0)]);
+            assert_int_equal(jobs[i]->retry_count, 0);
+            expect_ok(h, renderq_release(h, jobs[i], 60000));
+            renderq_job_free(jobs[i]);
+        }
+    }
+    file_exec(common.db, "UPDATE texts SET LockedAtUtc = LockedAtUtc - 3600000, LeasedAtUtc = LeasedAtUtc - 3600000"
+                         " WHERE Status = 'Processing'");
+    expect_ok(h, renderq_reap(h, NULL, NULL));
+    assert_int_equal(file_int(common.db, "SELECT count(*) FROM texts WHERE CompositionId = 'half'"
+                                         " AND Status = 'DeadLetter'"), 1);
+    file_exec(common.db, "DELETE FROM texts");
+}
+
 int run_text(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +303,7 @@ int run_text(void)
         cmocka_unit_test(other_scripts_in_items),
         cmocka_unit_test(a_queue_with_a_name_of_all_kinds),
         cmocka_unit_test(half_a_surrogate_pair),
+        cmocka_unit_test(half_a_surrogate_pair_among_others),
     };
     return cmocka_run_group_tests_name("text", tests, open_queue_of, close_it);
 }
