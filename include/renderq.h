@@ -331,7 +331,8 @@ renderq_status renderq_claim_many(renderq *h, const renderq_claim_options *optio
  * with lease_s seconds (0: as claimed). With `worker`, hands them out to somebody else: the row gets this
  * worker's name and a fresh lease token a job, which the jobs then carry; the old token is void.
  * All jobs are of one queue. each (may be NULL) receives OK or LOST a job.
- * Returns OK (all), LOST (at least one; the others are started), or one marked [any]. */
+ * Returns OK (all), LOST (at least one; the others are started), or one marked [any]. After UNCERTAIN the jobs know the
+ * tokens that their rows may have by now: start them again, for the same worker or another, or release them. */
 renderq_status renderq_start_many(renderq *h, renderq_job **jobs, size_t n, const char *worker, int lease_s,
                                   renderq_status *each);
 
@@ -343,7 +344,7 @@ typedef struct renderq_handout {            /* one item of renderq_hand_out() */
 } renderq_handout;
 
 /* renderq_start_many() where each job goes to a worker of its own, in one request: what a service does that claims
- * ahead for others. On anything but OK and LOST the jobs carry what they carried.
+ * ahead for others. On anything but OK and LOST the jobs carry what they carried; UNCERTAIN is as there.
  * Returns OK (all), LOST (at least one; the others are handed out), or one marked [any]. */
 renderq_status renderq_hand_out(renderq *h, renderq_handout *handouts, size_t n, int lease_s);
 

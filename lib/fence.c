@@ -53,6 +53,42 @@ static renderq_status look_once(renderq *h, rq_fenced *fenced, const rq_try *tri
     return RENDERQ_UNCERTAIN;
 }
 
+rq_value rq_other(const renderq_job *job)
+{
+    const rq_job *made = (const rq_job *)job;
+    return made->maybe_handed ? rq_guid_value(&made->fresh) : (rq_value){ .present = false };
+}
+
+/* The same with the other tokens. */
+static renderq_status ask_others(renderq *h, rq_fenced *fenced, rq_statement_id id, const rq_value *values)
+{
+    const size_t step = rq_statements[id].n_params;
+    rq_value *copy = malloc(fenced->n * step * sizeof *copy);
+    if (!copy)
+        return rq_fault(h, RENDERQ_NOMEM, "out of memory for %zu jobs; nothing was done", fenced->n);
+    memcpy(copy, values, fenced->n * step * sizeof *copy);
+    for (size_t i = 0; i < fenced->n; i++)
+        if (fenced->others[i].present)
+            copy[i * step + 1] = fenced->others[i];
+    fenced->others_turn = true;
+    renderq_status status = rq_run(h, fenced->queue, id, copy, fenced->n, mark, fenced);
+    fenced->others_turn = false;
+    free(copy);
+    return status;
+}
+
+/* A hand-out that is still under way needs the old token, so that one is asked with first: once its row does not have
+ * it, the other one is there or will never be. */
+static renderq_status ask(renderq *h, rq_fenced *fenced, rq_statement_id id, const rq_value *values, bool *counted)
+{
+    renderq_status status = rq_run(h, fenced->queue, id, values, fenced->n, mark, fenced);
+    size_t matched = count_matched(fenced);
+    if (status != RENDERQ_OK || !fenced->others || matched == fenced->n)
+        return status;
+    *counted = *counted || matched > 0;
+    return ask_others(h, fenced, id, values);
+}
+
 renderq_status rq_run_fenced(renderq *h, rq_fenced *fenced)
 {
     renderq_status status;
@@ -60,12 +96,13 @@ renderq_status rq_run_fenced(renderq *h, rq_fenced *fenced)
     tries.maybe = tries.loose = fenced->maybe;
     do {
         memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
-        status = rq_run(h, fenced->queue, fenced->ask, fenced->ask_values, fenced->n, mark, fenced);
+        status = ask(h, fenced, fenced->ask, fenced->ask_values, &tries.maybe);
         /* The repeat waits for the first request if the server is still at it, so the look-up sees its outcome. */
         if (status == RENDERQ_OK && tries.maybe && fenced->look != RQ_STATEMENTS && count_matched(fenced) < fenced->n)
-            status = look(h, fenced);
+            status = ask(h, fenced, fenced->look, fenced->look_values, &tries.maybe);
     } while (rq_again(h, &tries, &status));
-    if (rq_can_look(h, &tries, status) && fenced->look != RQ_STATEMENTS)
+    /* With other tokens about, what is found may be an earlier call's doing. */
+    if (rq_can_look(h, &tries, status) && fenced->look != RQ_STATEMENTS && !fenced->others)
         status = look_once(h, fenced, &tries);
     if (status != RENDERQ_OK)
         memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
@@ -123,20 +160,46 @@ renderq_status rq_batch_take(renderq *h, rq_batch *b, size_t i, const char *wher
 
 renderq_status rq_batch_read_lease(void *arg, size_t i, const rq_value *columns)
 {
-    rq_batch_item *it = &((rq_batch *)arg)->items[i];
+    const rq_batch *b = arg;
+    rq_batch_item *it = &b->items[i];
+    it->by_other = b->fenced->others_turn;
     it->lease_ms = columns[0].number * 1000;
     it->started_at_ms = columns[1].number;
     it->locked_at_ms = columns[2].number;
     return RENDERQ_OK;
 }
 
+/* *others is to be freed; NULL: no job has another token. */
+static renderq_status take_others(renderq *h, const rq_batch *b, rq_value **others)
+{
+    bool any = false;
+    *others = NULL;
+    for (size_t i = 0; i < b->n; i++)
+        any = any || rq_other(b->items[i].job).present;
+    if (!any)
+        return RENDERQ_OK;
+    *others = calloc(b->n, sizeof **others);
+    if (!*others)
+        return rq_fault(h, RENDERQ_NOMEM, "out of memory for %zu jobs; nothing was done", b->n);
+    for (size_t i = 0; i < b->n; i++)
+        (*others)[i] = rq_other(b->items[i].job);
+    return RENDERQ_OK;
+}
+
 renderq_status rq_batch_run(renderq *h, rq_batch *b, rq_row_fn row)
 {
+    rq_value *others;
+    renderq_status status = take_others(h, b, &others);
+    if (status != RENDERQ_OK)
+        return status;
     rq_fenced fenced = { .queue = b->queue, .ask = b->statement, .look = b->look_statement,
-                         .ask_values = b->ask, .look_values = b->look, .n = b->n, .matched = b->matched,
-                         .maybe = b->maybe, .row = row, .arg = b };
+                         .ask_values = b->ask, .look_values = b->look, .others = others, .n = b->n,
+                         .matched = b->matched, .maybe = b->maybe, .row = row, .arg = b };
     b->asked_ms = rq_clock_ms();
-    renderq_status status = rq_run_fenced(h, &fenced);
+    b->fenced = &fenced;
+    status = rq_run_fenced(h, &fenced);
+    b->fenced = NULL;
+    free(others);
     for (size_t i = 0; i < b->n && status == RENDERQ_OK; i++)
         if (!b->matched[i])
             status = rq_lost(h, b->items[i].job->id.text);
@@ -172,6 +235,11 @@ void rq_batch_give_lease(renderq_job *job, const rq_batch *b, size_t i)
 {
     if (!b->matched[i])
         return;
+    rq_job *made = (rq_job *)job;
+    if (b->items[i].by_other) {
+        rq_guid_print(&made->fresh, &job->lease);
+        made->maybe_handed = false;
+    }
     job->locked_at_ms = b->items[i].locked_at_ms;
     job->started_at_ms = b->items[i].started_at_ms;
     rq_job_lease(job, b->items[i].lease_ms, b->asked_ms);

@@ -11,15 +11,21 @@ typedef struct rq_fenced {
     const rq_queue *queue;
     rq_statement_id ask, look;
     const rq_value *ask_values, *look_values;
+    const rq_value *others;     /* n tokens that the rows may carry instead, absent where none; or NULL. See rq_other() */
     size_t n;
     bool *matched;              /* out: n of them */
     bool maybe;                 /* an earlier call's request for the same may have counted */
     rq_row_fn row;              /* what else to do with a row, or NULL */
     void *arg;
+    bool others_turn;           /* the rows that come now have the other token */
 } rq_fenced;
 
 /* OK whatever matched; `matched` has that. */
 renderq_status rq_run_fenced(renderq *h, rq_fenced *fenced);
+
+/* The token that the job's row carries if its last hand-out took effect, of which the reply was lost; absent where there
+ * was none. */
+rq_value rq_other(const renderq_job *job);
 
 /* LOST, with its text. */
 renderq_status rq_lost(renderq *h, const char *id);
@@ -32,6 +38,7 @@ typedef struct rq_batch_item {
     const renderq_job *job;
     rq_lease lease;
     rq_guid fresh;              /* start: the token of a hand-out */
+    bool by_other;              /* the row has the other token */
     int64_t lease_ms, started_at_ms, locked_at_ms;      /* what the row says */
 } rq_batch_item;
 
@@ -44,6 +51,7 @@ typedef struct rq_batch {
     rq_statement_id statement, look_statement;
     rq_queue room;
     const rq_queue *queue;      /* the first job's, and so all of theirs */
+    const rq_fenced *fenced;    /* while it runs */
     int64_t asked_ms;
 } rq_batch;
 
@@ -72,7 +80,7 @@ renderq_status rq_batch_read_lease(void *arg, size_t i, const rq_value *columns)
 renderq_status rq_batch_status(const rq_batch *b, size_t i, renderq_status status);
 void rq_batch_give_statuses(renderq_status *each, const rq_batch *b, renderq_status status);
 
-/* The job learns its new lease. */
+/* The job learns its new lease, and which token it has. */
 void rq_batch_give_lease(renderq_job *job, const rq_batch *b, size_t i);
 
 #endif

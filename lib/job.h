@@ -10,6 +10,8 @@ typedef struct rq_job {
     rq_guid key;                /* job.id, to sort by */
     int64_t lease_ends_ms;      /* on rq_clock_ms(); 0: no lease */
     char *taker;                /* job.worker after a hand-out */
+    bool maybe_handed;          /* a hand-out's reply was lost: the row may carry ... */
+    rq_guid fresh;              /* ... this token by now instead of job.lease; nobody was told it */
 } rq_job;
 
 /* The rows of one statement, as jobs. */

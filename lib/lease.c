@@ -14,13 +14,15 @@
 
 /* ---- one job ---- */
 
-static renderq_status run_release(renderq *h, const rq_queue *queue, const rq_lease *lease, int retry_count,
+static renderq_status run_release(renderq *h, const rq_queue *queue, const rq_lease *lease, const renderq_job *job,
                                   int64_t delay_ms, bool maybe, bool *matched)
 {
+    rq_value other = rq_other(job);
     rq_value ask[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_number(delay_ms) };
-    rq_value look[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_number(retry_count) };
+    rq_value look[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_number(job->retry_count) };
     rq_fenced fenced = { .queue = queue, .ask = RQ_RELEASE, .look = RQ_RETURNED, .ask_values = ask,
-                         .look_values = look, .n = 1, .matched = matched, .maybe = maybe };
+                         .look_values = look, .others = other.present ? &other : NULL, .n = 1, .matched = matched,
+                         .maybe = maybe };
     return rq_run_fenced(h, &fenced);
 }
 
@@ -45,7 +47,7 @@ renderq_status rq_release(renderq *h, const renderq_job *job, int64_t delay_ms, 
     if (status == RENDERQ_OK)
         status = rq_check_delay(h, NULL, "delay_ms", delay_ms);
     if (status == RENDERQ_OK)
-        status = run_release(h, queue, &lease, job->retry_count, delay_ms, maybe, &matched);
+        status = run_release(h, queue, &lease, job, delay_ms, maybe, &matched);
     return status != RENDERQ_OK || matched ? status : rq_lost(h, job->id.text);
 }
 
@@ -75,14 +77,16 @@ static renderq_status take_retry(renderq *h, const renderq_job *job, int64_t ret
     return rq_check_delay(h, NULL, "retry_ms", *delay_ms);
 }
 
-static renderq_status run_fail(renderq *h, const rq_queue *queue, const rq_lease *lease, int retry_count,
+static renderq_status run_fail(renderq *h, const rq_queue *queue, const rq_lease *lease, const renderq_job *job,
                                const char *error, bool never, int64_t delay_ms, bool maybe, bool *matched)
 {
+    rq_value other = rq_other(job);
     rq_value ask[] = { rq_guid_value(&lease->id), rq_guid_value(&lease->token), rq_text(error), rq_number(never),
                        rq_number(delay_ms) };
-    rq_value look[] = { ask[0], ask[1], rq_number(retry_count + 1) };
+    rq_value look[] = { ask[0], ask[1], rq_number(job->retry_count + 1) };
     rq_fenced fenced = { .queue = queue, .ask = RQ_FAIL, .look = RQ_RETURNED, .ask_values = ask,
-                         .look_values = look, .n = 1, .matched = matched, .maybe = maybe };
+                         .look_values = look, .others = other.present ? &other : NULL, .n = 1, .matched = matched,
+                         .maybe = maybe };
     return rq_run_fenced(h, &fenced);
 }
 
@@ -103,7 +107,7 @@ renderq_status rq_fail(renderq *h, const renderq_job *job, const char *error, in
         return status;
     if (error)
         rq_utf_repair(error, RENDERQ_ERROR_MAX, text, sizeof text);
-    status = run_fail(h, queue, &lease, job->retry_count, error ? text : NULL, never, delay_ms, maybe, &matched);
+    status = run_fail(h, queue, &lease, job, error ? text : NULL, never, delay_ms, maybe, &matched);
     return status != RENDERQ_OK || matched ? status : rq_lost(h, job->id.text);
 }
 

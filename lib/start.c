@@ -40,7 +40,10 @@ static renderq_status take_start(renderq *h, rq_batch *b, size_t i, const starti
         ask[2] = rq_number(s->lease_s);
     if (status != RENDERQ_OK || !worker_of(s, i))
         return status;
-    if (!rq_guid_random(&b->items[i].fresh))
+    const rq_job *job = (const rq_job *)job_of(s, i);
+    if (job->maybe_handed)
+        b->items[i].fresh = job->fresh;         /* so that there is never a third token that the row may have */
+    else if (!rq_guid_random(&b->items[i].fresh))
         return rq_fault(h, RENDERQ_FAILED, "the kernel gives no random bytes for a lease token");
     ask[3] = rq_text(worker_of(s, i));
     ask[4] = b->look[2 * i + 1] = rq_guid_value(&b->items[i].fresh);
@@ -64,7 +67,20 @@ static void give_taker(renderq_job *handed, const rq_batch *b, size_t i, char **
     free(job->taker);
     job->job.worker = job->taker = takers[i];
     takers[i] = NULL;
+    job->maybe_handed = false;
     rq_guid_print(&b->items[i].fresh, &job->job.lease);
+}
+
+/* The next calls on the job ask with its fresh token, too. */
+static void keep_fresh(const starting *s, const rq_batch *b)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        rq_job *job = (rq_job *)job_of(s, i);
+        if (!worker_of(s, i))
+            continue;
+        job->fresh = b->items[i].fresh;
+        job->maybe_handed = true;
+    }
 }
 
 static renderq_status start(renderq *h, rq_batch *b, const starting *s)
@@ -83,6 +99,8 @@ static renderq_status start(renderq *h, rq_batch *b, const starting *s)
             rq_batch_give_lease(job_of(s, i), b, i);
             give_taker(job_of(s, i), b, i, takers);
         }
+        if (status == RENDERQ_UNCERTAIN)
+            keep_fresh(s, b);
     }
     for (size_t i = 0; i < b->n; i++)
         free(takers[i]);

@@ -1,8 +1,8 @@
 /* start.c: rule 4, jobs claimed ahead of their turn: unstarted they do not count, and start_many starts them or
  * hands them to somebody else. What a lease that runs out does to them is in heal.c. */
-#include "suite.h"
-
 #include <string.h>
+
+#include "faulty.h"
 
 static renderq_job *take_unstarted(suite *s, const char *composition_id)
 {
@@ -290,6 +290,157 @@ static void some_are_lost(void **state)
     }
 }
 
+/* ---- a hand-out whose reply was lost, and that could not be looked up ---- */
+
+/* Three jobs of which the first two were handed out so; *h has no time to find out by itself. */
+static void hand_out_uncertain(suite *s, fault_kind kind, renderq **h, renderq_handout *handouts)
+{
+    static const char *const names[] = { "machine-1", "machine-2", "machine-3" };
+    *h = faulty_open(s, -1);
+    for (int i = 0; i < 3; i++) {
+        handouts[i] = (renderq_handout)RENDERQ_INIT(renderq_handout);
+        handouts[i].job = take_unstarted(s, "intro");
+        handouts[i].worker = names[i];
+    }
+    renderq_id lease = handouts[0].job->lease;
+    faulty_arm_one(0, (fault){ .kind = kind });
+    expect(*h, RENDERQ_UNCERTAIN, renderq_hand_out(*h, handouts, 2, 200));
+    assert_int_equal(handouts[0].status, RENDERQ_UNCERTAIN);
+    assert_string_equal(handouts[0].job->worker, "node-1");
+    same_id(&handouts[0].job->lease, &lease);
+    faulty_flush();
+}
+
+static const fault_kind lost_kinds[] = { FAULT_AFTER, FAULT_AFTER_SILENT, FAULT_BEFORE, FAULT_LATER };
+
+static void end_handouts(suite *s, renderq *h, renderq_handout *handouts)
+{
+    for (int i = 0; i < 3; i++)
+        renderq_job_free(handouts[i].job);
+    renderq_close(h);
+    s->ops->clear(s->e);
+}
+
+static void expect_handed_out(suite *s, const renderq_handout *handout)
+{
+    assert_int_equal(handout->status, RENDERQ_OK);
+    assert_string_equal(handout->job->worker, handout->worker);
+    expect_text(s, &handout->job->id, "WorkerNodeId", handout->worker);
+    expect_text(s, &handout->job->id, "LeaseToken", handout->job->lease.text);
+    expect_number(s, &handout->job->id, "LeaseSeconds", 300);
+    expect_set(s, &handout->job->id, "StartedAtUtc");
+}
+
+/* Asked again the same call tells the truth, also for another worker and beside jobs that it has not seen. */
+static void a_lost_hand_out_is_asked_again(void **state)
+{
+    suite *s = *state;
+    for (size_t i = 0; i < count_of(lost_kinds); i++) {
+        renderq *h;
+        renderq_handout handouts[3];
+        hand_out_uncertain(s, lost_kinds[i], &h, handouts);
+        handouts[1].worker = "machine-7";
+        expect_ok(h, renderq_hand_out(h, handouts, 3, 300));
+        for (int j = 0; j < 3; j++) {
+            expect_handed_out(s, &handouts[j]);
+            expect_ok(h, renderq_complete(h, handouts[j].job, NULL));
+            expect_number(s, &handouts[j].job->id, "RetryCount", 0);
+        }
+        end_handouts(s, h, handouts);
+    }
+}
+
+/* The repeat's own replies may be lost, too. */
+static void a_lost_hand_out_is_lost_again(void **state)
+{
+    suite *s = *state;
+    for (size_t i = 0; i < count_of(lost_kinds); i++)
+        for (size_t at = 0; at < 2; at++) {
+            renderq *h;
+            renderq_handout handouts[3];
+            hand_out_uncertain(s, lost_kinds[i], &h, handouts);
+            faulty_arm_one(at, (fault){ .kind = FAULT_AFTER_SILENT });
+            renderq_status status = renderq_hand_out(h, handouts, 3, 300);
+            if (faulty_runs() > at)
+                expect(h, RENDERQ_UNCERTAIN, status);
+            faulty_disarm();
+            expect_ok(h, renderq_hand_out(h, handouts, 3, 300));
+            for (int j = 0; j < 3; j++)
+                expect_handed_out(s, &handouts[j]);
+            end_handouts(s, h, handouts);
+        }
+}
+
+/* The rows may have been taken since: those that are gone are LOST, and the others are not. */
+static void a_lost_hand_out_that_was_cancelled(void **state)
+{
+    suite *s = *state;
+    for (size_t i = 0; i < count_of(lost_kinds); i++) {
+        renderq *h;
+        renderq_handout handouts[3];
+        hand_out_uncertain(s, lost_kinds[i], &h, handouts);
+        expect_ok(s->h, renderq_cancel(s->h, NULL, &handouts[0].job->id));
+        expect(h, RENDERQ_LOST, renderq_hand_out(h, handouts, 3, 300));
+        assert_int_equal(handouts[0].status, RENDERQ_LOST);
+        expect_status(s, &handouts[0].job->id, "Cancelled");
+        expect_handed_out(s, &handouts[1]);
+        expect_handed_out(s, &handouts[2]);
+        end_handouts(s, h, handouts);
+    }
+}
+
+/* Whatever else is done with such jobs finds its row. */
+static void a_lost_hand_out_is_taken_back(void **state)
+{
+    suite *s = *state;
+    for (size_t i = 0; i < count_of(lost_kinds); i++) {
+        renderq *h;
+        renderq_handout handouts[3];
+        renderq_job *jobs[2];
+        hand_out_uncertain(s, lost_kinds[i], &h, handouts);
+        for (int j = 0; j < 2; j++)
+            jobs[j] = handouts[j].job;
+        expect_ok(h, renderq_renew_many(h, jobs, 2, NULL));
+        expect_ok(h, renderq_renew(h, jobs[0], NULL));
+        expect_text(s, &jobs[0]->id, "LeaseToken", jobs[0]->lease.text);
+        expect_ok(h, renderq_start_many(h, jobs, 1, NULL, 0, NULL));
+        expect_text(s, &jobs[0]->id, "LeaseToken", jobs[0]->lease.text);
+        expect_ok(h, renderq_fail(h, jobs[0], NULL, RENDERQ_NEVER));
+        expect_status(s, &jobs[0]->id, "DeadLetter");
+        expect_ok(h, renderq_release(h, jobs[1], 0));
+        expect_status(s, &jobs[1]->id, "Queued");
+        expect_number(s, &jobs[1]->id, "RetryCount", 0);
+        end_handouts(s, h, handouts);
+
+        hand_out_uncertain(s, lost_kinds[i], &h, handouts);
+        expect_ok(h, renderq_release(h, handouts[0].job, 0));
+        expect_status(s, &handouts[0].job->id, "Queued");
+        expect_ok(h, renderq_start_many(h, &handouts[1].job, 1, NULL, 0, NULL));
+        expect_text(s, &handouts[1].job->id, "LeaseToken", handouts[1].job->lease.text);
+        expect_ok(h, renderq_complete(h, handouts[1].job, NULL));
+        expect_status(s, &handouts[1].job->id, "Completed");
+        end_handouts(s, h, handouts);
+    }
+}
+
+/* A release's own reply is lost: it is looked up by the token that it released. */
+static void a_lost_hand_out_is_released_in_vain(void **state)
+{
+    suite *s = *state;
+    for (size_t i = 0; i < count_of(lost_kinds); i++)
+        for (size_t at = 0; at < 2; at++) {
+            renderq *h;
+            renderq_handout handouts[3];
+            hand_out_uncertain(s, lost_kinds[i], &h, handouts);
+            renderq_close(h);
+            h = faulty_open(s, SUITE_RETRY_S);
+            faulty_arm_one(at, (fault){ .kind = FAULT_AFTER_SILENT });
+            expect_ok(h, renderq_release(h, handouts[0].job, 0));
+            expect_status(s, &handouts[0].job->id, "Queued");
+            end_handouts(s, h, handouts);
+        }
+}
+
 int run_start(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -304,6 +455,11 @@ int run_start(void)
         TEST(some_are_lost),
         TEST(each_to_its_own_worker),
         TEST(hand_outs_that_are_refused),
+        TEST(a_lost_hand_out_is_asked_again),
+        TEST(a_lost_hand_out_is_lost_again),
+        TEST(a_lost_hand_out_that_was_cancelled),
+        TEST(a_lost_hand_out_is_taken_back),
+        TEST(a_lost_hand_out_is_released_in_vain),
     };
     return cmocka_run_group_tests_name("start", tests, NULL, NULL);
 }
