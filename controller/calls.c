@@ -126,15 +126,6 @@ static void release(clerk *c, exchange *x)
     renderq_job_free(job);
 }
 
-/* The answer with this job could not be sent, so nobody has it. */
-static void give_back(clerk *c, exchange *x)
-{
-    if (clerk_ready(c) && clerk_heard(c, renderq_release(c->h, x->job, 0)) == RENDERQ_OK) {
-        tally_add(&c->tally, TALLY_RELEASED, 1);
-        store_hint(c);
-    }
-}
-
 static void complete_some(clerk *c, exchange **some, size_t n)
 {
     renderq_result results[MANY];
@@ -429,13 +420,17 @@ static const struct {
     void (*call)(clerk *c, exchange *x);
 } single_calls[] = {
     { ROUTE_JOB, get }, { ROUTE_RETRY, retry }, { ROUTE_READY, ready }, { ROUTE_RENEW, renew }, { ROUTE_FAIL, fail },
-    { ROUTE_RELEASE, release }, { ROUTE_GIVE_BACK, give_back },
+    { ROUTE_RELEASE, release },
 };
 
 static void serve_one(clerk *c, exchange *x)
 {
     if (x->route == ROUTE_ENQUEUE) {
         enqueue_lines(c, x);
+        return;
+    }
+    if (x->route == ROUTE_GIVE_BACK) {
+        store_give_back(c, x->job);
         return;
     }
     if (!clerk_ready(c)) {
@@ -453,8 +448,7 @@ static void finish(exchange *x)
         http_resume(x);
         return;
     }
-    renderq_job_free(x->job);           /* this one was never the HTTP thread's */
-    free(x->answer);
+    free(x->answer);                    /* this one was never the HTTP thread's */
     free(x);
 }
 

@@ -80,6 +80,7 @@ int64_t store_serve(clerk *c, exchange *fresh);
 void store_answer_waiting(clerk *c);    /* there is no job for any of them */
 void store_release(clerk *c);           /* gives all of the cache back */
 void store_hint(clerk *c);              /* there may be jobs again */
+void store_give_back(clerk *c, renderq_job *job);   /* one that was handed out and that nobody got; takes it over */
 
 /* calls.c: does everything but hand-outs; takes the list over. */
 void calls_serve(clerk *c, exchange *first);

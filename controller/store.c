@@ -87,20 +87,30 @@ void store_answer_waiting(clerk *c)
     count_waiting(c);
 }
 
+/* Which clients have hung up; false: none. One that only sends no more looks the same. */
+static bool find_gone(exchange **some, size_t n, bool *gone)
+{
+    struct pollfd polls[BATCH];
+    for (size_t i = 0; i < n; i++)
+        polls[i] = (struct pollfd){ .fd = http_socket(some[i]), .events = POLLRDHUP };
+    bool any = poll(polls, n, 0) > 0;
+    for (size_t i = 0; i < n; i++)
+        gone[i] = any && polls[i].revents & (POLLRDHUP | POLLHUP | POLLERR);
+    return any;
+}
+
 /* Nothing is handed to a client that has hung up: its lease would run out, and the job would count a failure. */
 static void drop_gone(clerk *c)
 {
-    struct pollfd polls[BATCH];
-    exchange *looked[BATCH], *list = c->waiting;
-    nfds_t n = 0;
-    for (exchange *x = list; x && n < BATCH; x = x->next) {
-        looked[n] = x;
-        polls[n++] = (struct pollfd){ .fd = http_socket(x), .events = POLLRDHUP };
-    }
-    if (poll(polls, n, 0) <= 0)
+    exchange *looked[BATCH];
+    bool gone[BATCH];
+    size_t n = 0;
+    for (exchange *x = c->waiting; x && n < BATCH; x = x->next)
+        looked[n++] = x;
+    if (!find_gone(looked, n, gone))
         return;
-    for (nfds_t i = 0; i < n; i++) {
-        if (!(polls[i].revents & (POLLRDHUP | POLLHUP | POLLERR)))
+    for (size_t i = 0; i < n; i++) {
+        if (!gone[i])
             continue;
         exchange **at = &c->waiting;
         while (*at != looked[i])
@@ -189,6 +199,23 @@ static void release_all(clerk *c)
     s->n = 0;
 }
 
+/* One that cannot be given back now lies with those that are renewed until they can, and are handed out. */
+void store_give_back(clerk *c, renderq_job *job)
+{
+    store *s = &c->store;
+    renderq_status status = clerk_ready(c) ? clerk_heard(c, renderq_release(c->h, job, 0)) : c->away_status;
+    if (status == RENDERQ_OK) {
+        tally_add(&c->tally, TALLY_RELEASED, 1);
+        store_hint(c);
+    } else if (status != RENDERQ_LOST && s->n < CACHE_MAX) {
+        if (s->n == 0)
+            s->keep_at_ms = next_keep_ms(c);
+        s->jobs[s->n++] = job;
+        return;
+    }
+    renderq_job_free(job);
+}
+
 void store_release(clerk *c)
 {
     c->away_until_ms = 0;               /* it is the last chance, so the database is asked */
@@ -229,11 +256,20 @@ static void keep(clerk *c)
 
 /* ---- handing out ---- */
 
-/* What became of a hand-out: who got a job, and who waits on, in front. The jobs are taken out of the cache. */
+/* What became of a hand-out: who got a job, and who waits on, in front. The jobs are taken out of the cache. Those of
+ * clients that have hung up since go back; an answer to them would seem to be sent. */
 static void tell(clerk *c, renderq_handout *items, exchange **to, size_t n)
 {
-    size_t given = 0;
+    bool gone[BATCH];
+    renderq_job *back[BATCH];
+    size_t given = 0, n_back = 0;
+    find_gone(to, n, gone);
     for (size_t i = n; i-- > 0;) {
+        if (items[i].status == RENDERQ_OK && gone[i]) {
+            back[n_back++] = items[i].job;
+            answer_empty(to[i], 204);
+            continue;
+        }
         if (items[i].status == RENDERQ_OK) {
             to[i]->job = items[i].job;
             answer_json(to[i], 200, json_handed_out(items[i].job));
@@ -250,6 +286,8 @@ static void tell(clerk *c, renderq_handout *items, exchange **to, size_t n)
     for (size_t i = 0; i < n; i++)
         if (to[i])
             http_resume(to[i]);
+    while (n_back > 0)
+        store_give_back(c, back[--n_back]);
 }
 
 /* One statement for up to n that wait and can be had. */

@@ -168,6 +168,22 @@ class Clients(Case):
         self.assertEqual(self.s.take(wait_s=WAIT_S)["id"], job_id)
         self.assertEqual(self.s.get("/v1/stats").json["totals"]["handed_out"], 1)
 
+    def test_who_hangs_up_while_it_is_served_gets_nothing(self):
+        """The job was handed out, and the answer would seem to be sent: it is given back, uncounted."""
+        ids = [self.s.enqueue(max_retries=0) for _ in range(2)]
+        self.assertEqual(self.s.take()["id"], ids[0])
+        until(lambda: self.s.get("/v1/stats").json["cached"] == 1, "the other one is in the cache")
+        db = self.s.sql(isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")
+        client = self.connect()
+        client.sendall(request(NEXT))
+        time.sleep(1)                           # so that the clerk waits for the file; if it does not, it is no worse
+        client.close()
+        db.execute("ROLLBACK")
+        db.close()
+        again = self.s.take(wait_s=WAIT_S)
+        self.assertEqual((again["id"], again["retry_count"]), (ids[1], 0))
+
     def test_who_does_not_read(self):
         """Large answers that are not taken: the client is cut off, and what it was handed comes back at once."""
         self.s.stop()
