@@ -21,29 +21,81 @@ static bool is_refused(renderq_status status)
 
 /* ---- leases that were ended here ---- */
 
-static void remember_ended(clerk *c, const exchange *x, const renderq_id *lease)
-{
-    c->ended[c->n_ended++ % ENDED_MAX] = (ended){ .id = x->id, .lease = *lease, .route = x->route };
-}
-
-/* A repeat after a lost answer is answered as the first one was. */
-static bool was_ended(const clerk *c, const exchange *x, const renderq_id *lease)
-{
-    size_t n = c->n_ended < ENDED_MAX ? c->n_ended : ENDED_MAX;
-    for (size_t i = 0; i < n; i++)
-        if (c->ended[i].route == x->route && strcmp(c->ended[i].id.text, x->id.text) == 0
-            && strcmp(c->ended[i].lease.text, lease->text) == 0)
-            return true;
-    return false;
-}
-
-/* ---- calls under a lease ---- */
-
 static void answer_of_call(clerk *c, exchange *x, renderq_status status)
 {
     clerk_heard(c, status);
     answer_status(x, status, renderq_errmsg(c->h));
 }
+
+static void remember_ended(clerk *c, const exchange *x, const renderq_id *lease, int retry_count, bool maybe)
+{
+    c->ended[c->n_ended++ % ENDED_MAX] = (ended){ .id = x->id, .lease = *lease, .route = x->route, .maybe = maybe,
+                                                  .retry_count = retry_count };
+}
+
+/* What is known last of the same call under this lease; NULL: nothing. */
+static const ended *find_ended(const clerk *c, const exchange *x, const renderq_id *lease)
+{
+    size_t n = c->n_ended < ENDED_MAX ? c->n_ended : ENDED_MAX;
+    for (size_t i = 1; i <= n; i++) {
+        const ended *e = &c->ended[(c->n_ended - i) % ENDED_MAX];
+        if (e->route == x->route && strcmp(e->id.text, x->id.text) == 0 && strcmp(e->lease.text, lease->text) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+static void ended_well(clerk *c, exchange *x, const renderq_id *lease, int retry_count)
+{
+    tally_kind kind = x->route == ROUTE_COMPLETE ? TALLY_COMPLETED
+                      : x->route == ROUTE_FAIL   ? TALLY_FAILED
+                                                 : TALLY_RELEASED;
+    remember_ended(c, x, lease, retry_count, false);
+    tally_add(&c->tally, kind, 1);
+    answer_outcome(x, 200, &x->id, RENDERQ_OK);
+    if (x->route != ROUTE_COMPLETE)
+        store_hint(c);
+}
+
+static void ended_badly(clerk *c, exchange *x, const renderq_id *lease, int retry_count, renderq_status status)
+{
+    if (status == RENDERQ_UNCERTAIN)
+        remember_ended(c, x, lease, retry_count, true);
+    answer_of_call(c, x, status);
+}
+
+/* Whether a call that was UNCERTAIN counted, when the lease is not there any more. A count that has grown is that of
+ * this lease's failure, and one that has not was ended without one. */
+static bool has_counted(const ended *e, const exchange *x, const renderq_job *job)
+{
+    const char *output_url = field_text(x, "output_url");
+    if (e->route == ROUTE_FAIL)
+        return job->retry_count > e->retry_count;
+    if (e->route == ROUTE_COMPLETE)
+        return job->state == RENDERQ_COMPLETED
+               && (!output_url || (job->output_url && strcmp(job->output_url, output_url) == 0));
+    bool goes_on = job->state == RENDERQ_QUEUED || job->state == RENDERQ_SCHEDULED || job->state == RENDERQ_PROCESSING;
+    return goes_on && job->retry_count == e->retry_count;
+}
+
+/* The lease is lost: a repeat of what ended it is answered as the first one was, or should have been. */
+static void answer_lost(clerk *c, exchange *x, const renderq_id *lease)
+{
+    const ended *e = find_ended(c, x, lease);
+    renderq_job *job = NULL;
+    renderq_status status = e && e->maybe ? renderq_get(c->h, c->queue, &x->id, &job) : RENDERQ_OK;
+    if (is_away(status))
+        answer_of_call(c, x, status);
+    else if (job && has_counted(e, x, job))
+        ended_well(c, x, lease, e->retry_count);
+    else if (e && !e->maybe)
+        answer_outcome(x, 200, &x->id, RENDERQ_OK);
+    else
+        answer_status(x, RENDERQ_LOST, "the lease is not yours any more: it ran out, or the job was ended");
+    renderq_job_free(job);
+}
+
+/* ---- calls under a lease ---- */
 
 /* The job that the exchange is about, from its id and lease. NULL: it is answered. */
 static renderq_job *resume(clerk *c, exchange *x, renderq_id *lease)
@@ -55,18 +107,11 @@ static renderq_job *resume(clerk *c, exchange *x, renderq_id *lease)
         return NULL;
     }
     renderq_status status = renderq_job_resume(c->h, c->queue, &x->id, lease, &job);
-    if (status == RENDERQ_LOST && was_ended(c, x, lease))
-        answer_outcome(x, 200, &x->id, RENDERQ_OK);
+    if (status == RENDERQ_LOST)
+        answer_lost(c, x, lease);
     else if (status != RENDERQ_OK)
         answer_of_call(c, x, status);
     return job;
-}
-
-static void ended_well(clerk *c, exchange *x, const renderq_id *lease, tally_kind kind)
-{
-    remember_ended(c, x, lease);
-    tally_add(&c->tally, kind, 1);
-    answer_outcome(x, 200, &x->id, RENDERQ_OK);
 }
 
 static void renew(clerk *c, exchange *x)
@@ -104,9 +149,9 @@ static void fail(clerk *c, exchange *x)
         return;
     renderq_status status = renderq_fail(c->h, job, field_text(x, "error"), retry_ms(x));
     if (status == RENDERQ_OK)
-        ended_well(c, x, &lease, TALLY_FAILED);
+        ended_well(c, x, &lease, job->retry_count);
     else
-        answer_of_call(c, x, status);
+        ended_badly(c, x, &lease, job->retry_count, status);
     renderq_job_free(job);
 }
 
@@ -117,12 +162,10 @@ static void release(clerk *c, exchange *x)
     if (!job)
         return;
     renderq_status status = renderq_release(c->h, job, field_integer(x, "delay_ms", 0));
-    if (status == RENDERQ_OK) {
-        ended_well(c, x, &lease, TALLY_RELEASED);
-        store_hint(c);
-    } else {
-        answer_of_call(c, x, status);
-    }
+    if (status == RENDERQ_OK)
+        ended_well(c, x, &lease, job->retry_count);
+    else
+        ended_badly(c, x, &lease, job->retry_count, status);
     renderq_job_free(job);
 }
 
@@ -155,13 +198,11 @@ static void complete_some(clerk *c, exchange **some, size_t n)
         renderq_status own = is_refused(status) ? renderq_complete(c->h, jobs[i], results[i].output_url)
                                                 : results[i].status;
         if (own == RENDERQ_OK)
-            ended_well(c, asked[i], &leases[i], TALLY_COMPLETED);
-        else if (own == RENDERQ_LOST && was_ended(c, asked[i], &leases[i]))
-            answer_outcome(asked[i], 200, &asked[i]->id, RENDERQ_OK);
+            ended_well(c, asked[i], &leases[i], jobs[i]->retry_count);
         else if (own == RENDERQ_LOST)
-            answer_status(asked[i], own, "the lease is not yours any more: it ran out, or the job was ended");
+            answer_lost(c, asked[i], &leases[i]);
         else
-            answer_of_call(c, asked[i], own);
+            ended_badly(c, asked[i], &leases[i], jobs[i]->retry_count, own);
         renderq_job_free(jobs[i]);
     }
 }

@@ -20,6 +20,8 @@ struct service;
 typedef struct ended {
     renderq_id id, lease;
     route_id route;
+    bool maybe;                         /* that was UNCERTAIN: the row tells */
+    int retry_count;                    /* of the job under this lease */
 } ended;
 
 /* Jobs claimed ahead: leased, unstarted. */

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -57,11 +58,13 @@ class Locked(Case):
 
 
 class Server:
-    """The test server, which can be stopped and started again on the same port."""
+    """The test server, which can be stopped and started again on the same port, and misbehaves when it is asked to."""
 
     def __init__(self, folder):
         self.command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-B",
-                        os.path.join(SOURCE, "test", "tdsd", "tdsd.py"), "--db", os.path.join(folder, "server.db")]
+                        os.path.join(SOURCE, "test", "tdsd", "tdsd.py"), "--db", os.path.join(folder, "server.db"),
+                        "--control", os.path.join(folder, "server.ask")]
+        self.control = self.command[-1]
         self.port, self.process = 0, None
         self.start()
 
@@ -75,6 +78,20 @@ class Server:
                 self.stop()
             return found
         self.port = int(until(listening, "the server listens").group(1))
+
+    def ask(self, *lines):
+        for line in lines:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(self.control)
+                client.sendall(line.encode() + b"\n")
+                said = client.recv(1000).decode()
+            if not said.startswith("ok"):
+                raise AssertionError(line + ": " + said)
+
+    def lose(self, request, when="after"):
+        """The next one's reply, or itself; asking again is refused, so that what became of it stays uncertain."""
+        self.ask("clear", "fault at=%s when=%s do=drop" % (request, when),
+                 "fault at=%s nth=2 when=before do=error number=8134 severity=16 text=refused" % request)
 
     def stop(self):
         if self.process.poll() is None:
@@ -131,6 +148,59 @@ class OverTheWire(Case):
         until(lambda: s.get("/v1/stats").json["counts"]["Completed"] == 6, "the scan is at work again")
         self.assertEqual(s.stop(), 0)
         self.assertNotIn("renderq:renderq", s.said())
+
+    def test_a_hand_out_whose_reply_is_lost(self):
+        """Its jobs are handed out when that can be asked again, and have not failed."""
+        s = self.service("--cache", "4", db=self.db)
+        ids = [s.enqueue(max_retries=0) for _ in range(3)]
+        self.server.lose("start")
+        got = [s.take(wait_s=WAIT_S) for _ in range(3)]
+        self.assertEqual([job["id"] for job in got], ids)
+        for job in got:
+            self.assertEqual(s.post("/v1/jobs/%s/complete" % job["id"], {"lease": job["lease"]}).code, 200)
+        self.assertEqual(s.stop(), 0)
+
+    def test_an_end_whose_reply_is_lost(self):
+        """503, and asked again as that says: what it was."""
+        s = self.service("--cache", "0", db=self.db)
+        wrong = {"complete": {"output_url": "https://x/z"}}
+        for call, body, state in (("complete", {"output_url": "https://x/y"}, "Completed"),
+                                  ("fail", {"retry_ms": 3600000}, "Scheduled"), ("fail", {"retry_ms": 0}, "Queued"),
+                                  ("fail", {"retry_ms": "never"}, "DeadLetter"),
+                                  ("release", {"delay_ms": 3600000}, "Scheduled"), ("release", {}, "Queued")):
+            job_id = s.enqueue()
+            job = s.take(wait_s=WAIT_S)
+            path, body = "/v1/jobs/%s/" % job_id, dict(body, lease=job["lease"])
+            self.server.lose(call)
+            answer = s.post(path + call, body)
+            self.assertEqual((answer.code, answer.error), (503, "uncertain"))
+            until(lambda: s.get("/readyz").code == 200, "it is ready again")
+            self.assertEqual(s.state(job_id), state)
+            for other in ("complete", "fail", "release"):
+                if other != call or call in wrong:
+                    said = s.post(path + other, dict(wrong.get(other, {}), lease=job["lease"]))
+                    self.assertEqual((said.code, said.error), (409, "lost"), (call, other))
+            for _ in range(2):
+                self.assertEqual(s.post(path + call, body).code, 200, call)
+            if state == "Queued":               # and also when somebody else has it by now
+                s.take(wait_s=WAIT_S)
+                self.assertEqual(s.post(path + call, body).code, 200, call)
+        totals = s.get("/v1/stats").json["totals"]
+        self.assertEqual([totals[name] for name in ("completed", "failed", "released")], [1, 3, 2])
+
+    def test_an_end_that_is_lost_and_did_not_count(self):
+        s = self.service("--cache", "0", db=self.db)
+        for call, state in (("complete", "Completed"), ("fail", "Scheduled"), ("release", "Queued")):
+            job_id = s.enqueue()
+            job = s.take(wait_s=WAIT_S)
+            path = "/v1/jobs/%s/" % job_id
+            self.server.lose(call, when="before")
+            self.assertEqual(s.post(path + call, {"lease": job["lease"]}).code, 503)
+            until(lambda: s.get("/readyz").code == 200, "it is ready again")
+            self.assertEqual(s.post(path + call, {"lease": job["lease"]}).code, 200)
+            self.assertEqual(s.state(job_id), state)
+            if state == "Queued":
+                s.take(wait_s=WAIT_S)
 
     def test_away_at_the_start(self):
         self.service(db=self.db).stop()         # the queue is made
