@@ -193,11 +193,14 @@ static void complete_some(clerk *c, exchange **some, size_t n)
         asked[k++] = x;
     }
     renderq_status status = k ? renderq_complete_many(c->h, results, k) : RENDERQ_OK;
+    /* One that can never work must not keep the others out. */
+    bool alone = is_refused(status);
     for (size_t i = 0; i < k; i++) {
-        /* One that can never work must not keep the others out. */
-        renderq_status own = is_refused(status) ? renderq_complete(c->h, jobs[i], results[i].output_url)
-                                                : results[i].status;
-        if (own == RENDERQ_OK)
+        bool ask = alone && clerk_ready(c);
+        renderq_status own = ask ? renderq_complete(c->h, jobs[i], results[i].output_url) : results[i].status;
+        if (alone && !ask)
+            clerk_answer_away(c, asked[i]);
+        else if (own == RENDERQ_OK)
             ended_well(c, asked[i], &leases[i], jobs[i]->retry_count);
         else if (own == RENDERQ_LOST)
             answer_lost(c, asked[i], &leases[i]);
@@ -261,8 +264,11 @@ static void enqueue_some(clerk *c, exchange **some, size_t n)
     /* One that is refused must not keep the others out. */
     bool alone = is_refused(status);
     for (size_t i = 0; i < k; i++) {
-        renderq_status own = alone ? renderq_enqueue(c->h, &jobs[i], &each[i].id) : each[i].status;
-        answer_enqueued(c, asked[i], &each[i].id, own);
+        if (alone && !clerk_ready(c))
+            clerk_answer_away(c, asked[i]);
+        else
+            answer_enqueued(c, asked[i], &each[i].id,
+                            alone ? renderq_enqueue(c->h, &jobs[i], &each[i].id) : each[i].status);
         record_free(&records[i]);
     }
 }
@@ -277,7 +283,7 @@ typedef struct bulk {
     renderq_new_job *jobs;
     renderq_enqueued *each;
     struct { int line; size_t at; } *places;    /* of each: in the body, and in the answers */
-    renderq_status status;              /* of the last request that was not OK: the rest is not tried */
+    renderq_status given_up;            /* what the rest is told, which is not tried; OK: go on */
     bool sent;                          /* something is in */
     renderq_status failed;              /* ... or the last reason that is not a line's own, and its text */
     char why[512];
@@ -295,46 +301,61 @@ static void set_answer(const bulk *b, size_t at, int line, const renderq_id *id,
     json_array_set_new(b->answers, at, made);
 }
 
-static void add_outcome(bulk *b, size_t i, renderq_status status)
+static void add_outcome(bulk *b, size_t i, renderq_status status, const char *why)
 {
     bool in = status == RENDERQ_OK || status == RENDERQ_DUPLICATE;
     bool known = in || status == RENDERQ_UNCERTAIN;
-    const char *why = is_away(status) ? b->c->away_text : renderq_errmsg(b->c->h);
     set_answer(b, b->places[i].at, b->places[i].line, known ? &b->each[i].id : NULL, renderq_strstatus(status),
                in ? NULL : why);
     if (!in && status != RENDERQ_INVALID) {
         b->failed = status;
-        snprintf(b->why, sizeof b->why, "%s", why);
+        if (why != b->why)
+            snprintf(b->why, sizeof b->why, "%s", why);
     }
     if (status == RENDERQ_OK)
         tally_add(&b->c->tally, TALLY_ENQUEUED, 1);
     b->sent = b->sent || in;
 }
 
+/* The rest waits for no database that is away, nor does the stop wait for the rest. What was not sent is not
+ * UNCERTAIN. */
+static void give_up(bulk *b, renderq_status status, const char *why)
+{
+    b->given_up = status == RENDERQ_UNCERTAIN ? RENDERQ_DISCONNECTED : status;
+    snprintf(b->why, sizeof b->why, "%s", why);
+}
+
+/* Line i by itself. */
+static void send_alone(bulk *b, size_t i)
+{
+    clerk *c = b->c;
+    renderq_status status = clerk_heard(c, renderq_enqueue(c->h, &b->jobs[i], &b->each[i].id));
+    add_outcome(b, i, status, renderq_errmsg(c->h));
+    if (is_away(status) || status == RENDERQ_INTERRUPTED)
+        give_up(b, status, renderq_errmsg(c->h));
+}
+
 /* Sends what has been collected. Lines that are refused for what they are get their own text. */
 static void send_lines(bulk *b)
 {
     clerk *c = b->c;
-    renderq_status status = b->status;
-    if (b->n > 0 && status == RENDERQ_OK) {
-        if (clerk_ready(c)) {
-            for (size_t i = 0; i < b->n; i++)
-                b->each[i] = (renderq_enqueued)RENDERQ_INIT(renderq_enqueued);
-            status = renderq_enqueue_many(c->h, b->jobs, b->n, b->each);
-        } else {
-            status = c->away_status;
-        }
-    }
-    bool alone = is_refused(status);
-    if (!alone && status != RENDERQ_OK)
-        b->status = clerk_heard(c, status);
+    if (b->n > 0 && b->given_up == RENDERQ_OK && !clerk_ready(c))
+        give_up(b, c->away_status, c->away_text);
+    bool sends = b->n > 0 && b->given_up == RENDERQ_OK;
+    for (size_t i = 0; i < b->n; i++)
+        b->each[i] = (renderq_enqueued)RENDERQ_INIT(renderq_enqueued);
+    renderq_status status = sends ? clerk_heard(c, renderq_enqueue_many(c->h, b->jobs, b->n, b->each)) : RENDERQ_OK;
     for (size_t i = 0; i < b->n; i++) {
-        renderq_status own = alone ? renderq_enqueue(c->h, &b->jobs[i], &b->each[i].id) : b->each[i].status;
-        if (b->status != RENDERQ_OK)
-            own = b->status;
-        add_outcome(b, i, own);
+        if (b->given_up != RENDERQ_OK)
+            add_outcome(b, i, b->given_up, b->why);
+        else if (is_refused(status))
+            send_alone(b, i);
+        else
+            add_outcome(b, i, status == RENDERQ_OK ? b->each[i].status : status, renderq_errmsg(c->h));
         record_free(&b->records[i]);
     }
+    if (status != RENDERQ_OK && !is_refused(status))
+        give_up(b, status, renderq_errmsg(c->h));
     b->n = 0;
     store_hint(c);
 }

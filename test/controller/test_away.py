@@ -1,5 +1,6 @@
 """test_away.py: the database goes away and comes back: locked by somebody else (SQLite), or stopped and started again
 (SQL Server's driver, against the test server of test/tdsd)."""
+import json
 import os
 import re
 import signal
@@ -39,6 +40,19 @@ class Locked(Case):
         self.assertEqual((got[0].code, got[0].json["composition_id"]), (200, "before"))
         until(lambda: s.post("/v1/jobs", {"composition_id": "after", "payload": {}}).code == 201, "jobs get in again")
         self.assertEqual(s.take(wait_s=WAIT_S)["composition_id"], "after")
+
+    def test_lines_while_locked(self):
+        """One line is refused, so that each is sent by itself; but not to a database that is away."""
+        s = self.service(db="sqlite:%s?busy_timeout_ms=300" % os.path.join(self.folder, "queue.db"))
+        db = s.sql(isolation_level=None)
+        db.execute("BEGIN IMMEDIATE")
+        lines = ['{"composition_id": "%d", "payload": {}}' % i for i in range(1000)]
+        lines[500] = '{"composition_id": "%s", "payload": {}}' % ("x" * 201)
+        answer = s.post("/v1/jobs", "\n".join(lines), headers=("Content-Type: application/x-ndjson",))
+        self.assertEqual((answer.code, answer.error), (503, "busy"))
+        self.assertIn("locked", answer.json["error"]["message"])
+        self.assertEqual(s.stop(), 0)
+        db.close()
 
     def test_it_stops_while_locked(self):
         s = self.locked("--cache", "5")
@@ -201,6 +215,22 @@ class OverTheWire(Case):
             self.assertEqual(s.state(job_id), state)
             if state == "Queued":
                 s.take(wait_s=WAIT_S)
+
+    def test_lines_while_the_database_goes(self):
+        """Each line is told what became of it, and why."""
+        s = self.service(db=self.db)
+        lines = ['{"composition_id": "%s", "payload": {}}' % text for text in ("1", "x" * 201, "3", "4", "5", "6")]
+        self.server.ask("clear", "fault at=enqueue nth=2 when=after do=drop",
+                        "fault at=enqueue nth=3 when=before do=error number=8134 severity=16 text=refused")
+        answer = s.post("/v1/jobs", "\n".join(lines), headers=("Content-Type: application/x-ndjson",))
+        got = [json.loads(line) for line in answer.body.splitlines()]
+        self.assertEqual([one["status"] for one in got],
+                         ["OK", "INVALID", "UNCERTAIN", "DISCONNECTED", "DISCONNECTED", "DISCONNECTED"])
+        self.assertEqual(["id" in one for one in got], [True, False, True, False, False, False])
+        self.assertEqual([bool(one.get("error")) for one in got], [False, True, True, True, True, True])
+        until(lambda: s.get("/readyz").code == 200, "it is ready again")
+        self.assertEqual(s.state(got[2]["id"]), "Queued")
+        self.assertEqual(s.get("/v1/stats").json["counts"]["Queued"], 2)
 
     def test_away_at_the_start(self):
         self.service(db=self.db).stop()         # the queue is made
