@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define SUFFIX ".controller-lock"
+#define LINKS_MAX 40
 
 /* The URL's path, decoded. */
 static bool take_path(const char *url, char *path, size_t size)
@@ -34,22 +35,44 @@ static bool take_path(const char *url, char *path, size_t size)
     return n > 0;
 }
 
-/* The same file by any name has the same lock: links are resolved, of the file if it is there, else of its folder. */
+/* What stands in front of the name: "" or everything up to the last slash. */
+static int folder_len(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (int)(slash - path) + 1 : 0;
+}
+
+/* Where a link leads, if `path` (PATH_MAX) is one. */
+static bool follow(char *path)
+{
+    char target[PATH_MAX], from[PATH_MAX];
+    ssize_t len = readlink(path, target, sizeof target - 1);
+    if (len < 0)
+        return false;
+    target[len] = 0;
+    memcpy(from, path, sizeof from);
+    int n = snprintf(path, PATH_MAX, "%.*s%s", target[0] == '/' ? 0 : folder_len(from), from, target);
+    return n < PATH_MAX;
+}
+
+/* The same file by any name has the same lock: links are resolved, of the file if it is there, else of where it would be
+ * made, which a link may lead to. */
 static bool lock_path(const char *path, char *out, size_t size)
 {
-    char *real = realpath(path, NULL);
-    if (!real) {
-        char folder[PATH_MAX];
-        const char *slash = strrchr(path, '/');
-        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-        char *real_folder = realpath(folder, NULL);
-        if (!real_folder)
-            return false;
-        snprintf(out, size, "%s/%s" SUFFIX, real_folder, slash ? slash + 1 : path);
-        free(real_folder);
+    char at[PATH_MAX], folder[PATH_MAX], *real;
+    snprintf(at, sizeof at, "%s", path);
+    for (int links = 0; !(real = realpath(at, NULL)) && links < LINKS_MAX && follow(at); links++)
+        ;
+    if (real) {
+        snprintf(out, size, "%s" SUFFIX, real);
+        free(real);
         return true;
     }
-    snprintf(out, size, "%s" SUFFIX, real);
+    snprintf(folder, sizeof folder, "%.*s", folder_len(at) ? folder_len(at) : 1, folder_len(at) ? at : ".");
+    real = realpath(folder, NULL);
+    if (!real)
+        return false;
+    snprintf(out, size, "%s/%s" SUFFIX, real, at + folder_len(at));
     free(real);
     return true;
 }

@@ -117,6 +117,19 @@ class Start(Case):
         s.kill()
         self.assertEqual(self.service().get("/readyz").code, 200)
 
+    def test_one_owner_of_a_file_that_a_link_leads_to(self):
+        """It is made by the first one, so that the link led nowhere when that came."""
+        real = os.path.join(self.folder, "real")
+        os.mkdir(real)
+        os.symlink("more.db", os.path.join(self.folder, "link.db"))
+        os.symlink("real/q.db", os.path.join(self.folder, "more.db"))
+        s = self.service(db="sqlite:" + os.path.join(self.folder, "link.db"))
+        for db in ("link.db", "more.db", "real/q.db"):
+            said = self.refused("--db", "sqlite:" + os.path.join(self.folder, db), "--listen", "127.0.0.1:0", code=1)
+            self.assertIn("process %d owns" % s.process.pid, said)
+        os.symlink("round.db", os.path.join(self.folder, "round.db"))
+        self.refused("--db", "sqlite:" + os.path.join(self.folder, "round.db"), "--create", code=1)
+
     def test_a_port_in_use(self):
         s = self.service()
         said = self.refused("--db", "sqlite:" + os.path.join(self.folder, "other.db"), "--create", "--listen",
