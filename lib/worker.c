@@ -192,7 +192,7 @@ renderq_status renderq_worker_new(const char *url, const renderq_worker_options 
     w->keep.name = "leases";
     w->wake.pipe[0] = w->wake.pipe[1] = w->wake_keeper.pipe[0] = w->wake_keeper.pipe[1] = -1;
     w->average_us = -1;
-    w->tell_at_ms = INT64_MAX;
+    w->tell_at_ms = w->give_up_at_ms = INT64_MAX;
     if (!make_locks(w))
         return rq_worker_fault(w, RENDERQ_NOMEM, "out of memory for a lock");
     renderq_status status = take_options(w, url, options);
@@ -261,23 +261,27 @@ bool rq_worker_stopped(const renderq_worker *w)
 
 int64_t rq_worker_tell_at(const renderq_worker *w)
 {
-    return __atomic_load_n(&w->tell_at_ms, __ATOMIC_SEQ_CST);
+    int64_t asked_ms = __atomic_load_n(&w->tell_at_ms, __ATOMIC_SEQ_CST);
+    int64_t give_up_ms = __atomic_load_n(&w->give_up_at_ms, __ATOMIC_SEQ_CST);
+    return asked_ms < give_up_ms ? asked_ms : give_up_ms;
 }
 
 /* When handlers are told; the earliest moment that was ever named counts. */
 static void tell_from(renderq_worker *w, int64_t at_ms)
 {
-    int64_t named = rq_worker_tell_at(w);
+    int64_t named = __atomic_load_n(&w->tell_at_ms, __ATOMIC_SEQ_CST);
     while (at_ms < named
            && !__atomic_compare_exchange_n(&w->tell_at_ms, &named, at_ms, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         continue;
 }
 
-static void begin_end(renderq_worker *w)
+/* When a grace that begins now is over. */
+static int64_t grace_ends(const renderq_worker *w)
 {
     int grace_s = w->options.grace_s;
-    if (grace_s != RENDERQ_FOREVER)
-        tell_from(w, rq_clock_ms() + (grace_s == RENDERQ_AT_ONCE ? 0 : (int64_t)grace_s * 1000));
+    if (grace_s == RENDERQ_FOREVER)
+        return INT64_MAX;
+    return rq_clock_ms() + (grace_s == RENDERQ_AT_ONCE ? 0 : (int64_t)grace_s * 1000);
 }
 
 /* Only what a signal handler may do: atomic words, a byte into a pipe, the clock. */
@@ -287,7 +291,7 @@ void renderq_worker_stop(renderq_worker *w)
         return;
     int before = __atomic_fetch_add(&w->stops, 1, __ATOMIC_SEQ_CST);
     if (before == 0)
-        begin_end(w);
+        tell_from(w, grace_ends(w));
     else
         tell_from(w, rq_clock_ms() - (before > 1 ? (int64_t)w->options.linger_s * 1000 : 0));
     if (!w->options.transactional)      /* there it could be a handler's */
@@ -316,5 +320,5 @@ void rq_worker_give_up(renderq_worker *w, renderq_status why, const char *text)
     if (!first)
         return;
     rq_worker_log(w, RENDERQ_LOG_ERROR, "no more jobs are claimed: %s: %s", renderq_strstatus(why), text);
-    begin_end(w);
+    __atomic_store_n(&w->give_up_at_ms, grace_ends(w), __ATOMIC_SEQ_CST);
 }

@@ -123,7 +123,9 @@ struct renderq_worker {
     rq_stop wake;                   /* wakes the poller */
     rq_stop wake_keeper;
     int stops;                      /* how often a stop was asked for; atomic */
-    int64_t tell_at_ms;             /* when handlers are told to stop; INT64_MAX: not yet; atomic */
+    int64_t tell_at_ms;             /* when handlers are told to stop because that was asked for; INT64_MAX: not yet;
+                                       atomic */
+    int64_t give_up_at_ms;          /* ... because the queue cannot be used in this run; atomic */
 
     /* The poller's. */
     rq_thread threads[RENDERQ_THREADS_MAX];

@@ -86,9 +86,21 @@ static void end_keeper(renderq_worker *w, pthread_t keeper)
 
 /* ---- run ---- */
 
+/* The end of a run leaves the poller's handle with less of it. */
+static void restore_patience(renderq_worker *w)
+{
+    const renderq_options *c = &w->connection;
+    renderq *h = w->poll.h;
+    h->retry_s = c->retry_s > 0 ? c->retry_s : 0;
+    h->session.command_s = c->command_s;
+    h->session.connect_s = c->connect_s;
+}
+
 static void begin(renderq_worker *w)
 {
     int64_t now_ms = rq_clock_ms();
+    restore_patience(w);
+    __atomic_store_n(&w->give_up_at_ms, INT64_MAX, __ATOMIC_SEQ_CST);
     w->over = w->keeper_gone = false;
     w->fatal = RENDERQ_OK;
     w->error.text[0] = 0;

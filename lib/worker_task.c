@@ -134,8 +134,7 @@ renderq_stop_reason renderq_task_should_stop(const renderq_task *task)
     int64_t now_ms = rq_clock_ms();
     if (now_ms >= task->deadline_ms)
         return RENDERQ_STOP_TIMEOUT;
-    return now_ms >= __atomic_load_n(&task->worker->tell_at_ms, __ATOMIC_RELAXED) ? RENDERQ_STOP_ASKED
-                                                                                 : RENDERQ_GO_ON;
+    return now_ms >= rq_worker_tell_at(task->worker) ? RENDERQ_STOP_ASKED : RENDERQ_GO_ON;
 }
 
 /* ---- what the handler says ---- */

@@ -1,6 +1,8 @@
 /* outcome.c: what a handler says, what the queue then knows, and what the events tell. */
 #include "kit.h"
 
+#include "worker.h"
+
 /* Works on what is there, and ends. */
 static void work_off(kit *k)
 {
@@ -268,6 +270,36 @@ static void a_missing_table_ends_it(void **state)
     expect_text(renderq_worker_errmsg(k->w), "no_such_queue", __FILE__, __LINE__);
 }
 
+/* After an end that nobody asked for it may run again, and its handlers hear nothing of that end. */
+static void once_the_table_is_there_it_runs(void **state, bool transactional)
+{
+    kit *k = *state;
+    char queue[100];
+    snprintf(queue, sizeof queue, "%s_later", k->queue);
+    k->options.queue = queue;
+    k->options.grace_s = RENDERQ_AT_ONCE;
+    k->options.max_jobs = 1;
+    k->options.transactional = transactional;
+    expect(k, run_here(k), RENDERQ_SCHEMA);
+    assert_status(k->h, renderq_create(k->h, queue), RENDERQ_OK);
+    assert_status(k->h, put_job(k->h, queue, "d", NULL), RENDERQ_OK);
+    expect(k, run_here(k), RENDERQ_OK);
+    assert_int_equal(k->reasons[RENDERQ_GO_ON], 1);
+    assert_int_equal(events(k, RENDERQ_EVENT_DONE), 1);
+    assert_int_equal(k->w->poll.h->retry_s, k->w->connection.retry_s);      /* its patience is back */
+    assert_int_equal(k->w->poll.h->session.command_s, k->w->connection.command_s);
+}
+
+static void it_runs_again_after_a_fatal_end(void **state)
+{
+    once_the_table_is_there_it_runs(state, false);
+}
+
+static void it_runs_again_in_transactions(void **state)
+{
+    once_the_table_is_there_it_runs(state, true);
+}
+
 int run_outcome(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +308,7 @@ int run_outcome(void)
         TEST(nonsense_is_a_failure), TEST(outputs_are_copied_and_looked_at), TEST(messages_are_made_fit),
         TEST(progress_is_looked_at), TEST(options_are_looked_at), TEST(a_wrong_url_is_told),
         TEST(the_worker_has_its_name), TEST(a_missing_table_ends_it),
+        TEST(it_runs_again_after_a_fatal_end), TEST(it_runs_again_in_transactions),
     };
     return cmocka_run_group_tests_name("outcome", tests, NULL, NULL);
 }
