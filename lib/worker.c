@@ -113,6 +113,7 @@ static renderq_status copy_options(renderq_worker *w, const char *url)
     bool failed = false;
     w->url = copy(url, &failed);
     w->queue = copy(w->options.queue, &failed);
+    w->usual_queue = copy(w->connection.queue, &failed);
     w->name = copy(w->options.name ? w->options.name : w->connection.worker, &failed);
     w->password = copy(w->connection.password, &failed);
     if (failed)
@@ -124,6 +125,7 @@ static renderq_status copy_options(renderq_worker *w, const char *url)
     w->options.queue = w->queue;
     w->options.name = w->connection.worker = w->name;
     w->options.connection = NULL;
+    w->connection.queue = w->usual_queue;
     w->connection.password = w->password;
     w->connection.log = forward;
     w->connection.log_arg = w;
@@ -214,6 +216,7 @@ static void free_worker(renderq_worker *w)
     rq_stop_close(&w->wake_keeper);
     free(w->url);
     free(w->queue);
+    free(w->usual_queue);
     free(w->name);
     free(w);
 }

@@ -92,7 +92,7 @@ typedef struct rq_thread {
 struct renderq_worker {
     renderq_worker_options options; /* with its own copies, and the defaults filled in */
     renderq_options connection;
-    char *url, *queue, *name, *password;
+    char *url, *queue, *usual_queue, *name, *password;   /* usual: the connection's */
     bool ready_to_run;
     pid_t pid;                      /* of the process that made it */
     char too_long[80];              /* the message of a job that took too long */

@@ -270,10 +270,45 @@ static void a_missing_table_ends_it(void **state)
     expect_text(renderq_worker_errmsg(k->w), "no_such_queue", __FILE__, __LINE__);
 }
 
-/* After an end that nobody asked for it may run again, and its handlers hear nothing of that end. */
-static void once_the_table_is_there_it_runs(void **state, bool transactional)
+/* What the options point to is the caller's again once the worker is made; it opens more connections after that. */
+static void options_are_copied(kit *k, bool transactional)
 {
-    kit *k = *state;
+    char name[] = "node-7", queue[sizeof k->queue];
+    renderq_options connection = RENDERQ_INIT(renderq_options);
+    renderq_id id = put_some(k, "d", 1);
+    snprintf(k->url, sizeof k->url, "%s", kit_url);
+    memcpy(queue, k->queue, sizeof queue);
+    connection.worker = name;
+    connection.queue = queue;
+    k->options.connection = &connection;
+    k->options.transactional = transactional;
+    k->options.threads = 2;
+    k->options.stop_when_empty = 1;
+    make(k);
+    memset(k->url, '[', strlen(k->url));
+    memset(name, '[', strlen(name));
+    memset(queue, '[', strlen(queue));              /* no queue's name */
+    memset(&connection, 0, sizeof connection);
+    expect(k, run_here(k), RENDERQ_OK);
+    renderq_job *job = look(k, &id);
+    assert_int_equal(job->state, RENDERQ_COMPLETED);
+    assert_string_equal(job->worker, "node-7");
+    renderq_job_free(job);
+}
+
+static void its_options_are_copied(void **state)
+{
+    options_are_copied(*state, false);
+}
+
+static void its_options_are_copied_for_transactions(void **state)
+{
+    options_are_copied(*state, true);
+}
+
+/* After an end that nobody asked for it may run again, and its handlers hear nothing of that end. */
+static void once_the_table_is_there_it_runs(kit *k, bool transactional)
+{
     char queue[100];
     snprintf(queue, sizeof queue, "%s_later", k->queue);
     k->options.queue = queue;
@@ -292,12 +327,12 @@ static void once_the_table_is_there_it_runs(void **state, bool transactional)
 
 static void it_runs_again_after_a_fatal_end(void **state)
 {
-    once_the_table_is_there_it_runs(state, false);
+    once_the_table_is_there_it_runs(*state, false);
 }
 
 static void it_runs_again_in_transactions(void **state)
 {
-    once_the_table_is_there_it_runs(state, true);
+    once_the_table_is_there_it_runs(*state, true);
 }
 
 int run_outcome(void)
@@ -307,7 +342,8 @@ int run_outcome(void)
         TEST(the_last_failure_is_a_dead_letter), TEST(never_is_a_dead_letter_at_once), TEST(retry_counts_nothing),
         TEST(nonsense_is_a_failure), TEST(outputs_are_copied_and_looked_at), TEST(messages_are_made_fit),
         TEST(progress_is_looked_at), TEST(options_are_looked_at), TEST(a_wrong_url_is_told),
-        TEST(the_worker_has_its_name), TEST(a_missing_table_ends_it),
+        TEST(the_worker_has_its_name),
+        TEST(its_options_are_copied), TEST(its_options_are_copied_for_transactions), TEST(a_missing_table_ends_it),
         TEST(it_runs_again_after_a_fatal_end), TEST(it_runs_again_in_transactions),
     };
     return cmocka_run_group_tests_name("outcome", tests, NULL, NULL);
