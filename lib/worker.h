@@ -85,7 +85,7 @@ typedef struct rq_thread {
     renderq_worker *worker;
     pthread_t id;
     rq_link link;                   /* in transactional mode, its own connection */
-    bool in_handler;                /* under the worker's lock */
+    bool in_handler, ended;         /* under the worker's lock */
     bool left;                      /* in a handler that does not return */
 } rq_thread;
 
@@ -111,7 +111,8 @@ struct renderq_worker {
     bool poller_asleep;
     bool bursting;                  /* handlers take next to no time; see worker_claim.c */
     int refs;                       /* the program, and threads that are still in a handler */
-    bool polling;                   /* transactional: a thread asks for a job */
+    rq_thread *asking;              /* transactional: the thread that asks for a job, or NULL */
+    bool hushed;                    /* ... which was interrupted */
     bool stale;                     /* ... and a job came to its end meanwhile, which may have put another one in */
     size_t n_untold;                /* transactional: jobs that the queue could not be told of */
     int64_t average_us;             /* how long handlers took lately */
@@ -130,6 +131,7 @@ struct renderq_worker {
     /* The poller's. */
     rq_thread threads[RENDERQ_THREADS_MAX];
     size_t n_threads;
+    size_t n_left;                  /* threads that the last run left in a handler */
     rq_link poll, keep;             /* the second one is the keeper's */
     rq_queue room;                  /* the queue, parsed */
     const rq_queue *where;
@@ -206,6 +208,7 @@ void rq_worker_call(renderq_worker *w, renderq_task *task);     /* the handler; 
 
 void *rq_worker_transact(void *thread);
 void rq_worker_watch_transactions(renderq_worker *w);   /* until they are all done */
+void rq_worker_await_threads(renderq_worker *w);        /* until all have ended that are not left in a handler */
 
 /* ---- worker_poll.c: the poller ---- */
 

@@ -30,7 +30,7 @@ static renderq_status start_handlers(renderq_worker *w)
     for (int i = 0; i < w->options.threads && status == RENDERQ_OK; i++) {
         rq_thread *t = &w->threads[i];
         t->worker = w;
-        t->in_handler = t->left = false;
+        t->in_handler = t->left = t->ended = false;
         pthread_mutex_lock(&w->lock);
         w->refs++;
         pthread_mutex_unlock(&w->lock);
@@ -60,10 +60,14 @@ static void end_handlers(renderq_worker *w)
     pthread_mutex_lock(&w->lock);
     w->over = true;
     pthread_cond_broadcast(&w->work);
+    w->n_left = 0;
     for (size_t i = 0; i < w->n_threads; i++)
-        if ((w->threads[i].left = w->threads[i].in_handler) && w->options.transactional)
-            w->n_given_up++;
+        w->n_left += w->threads[i].left = w->threads[i].in_handler;
+    if (w->options.transactional)
+        w->n_given_up += w->n_left;
     pthread_mutex_unlock(&w->lock);
+    if (w->options.transactional)
+        rq_worker_await_threads(w);
     for (size_t i = 0; i < w->n_threads; i++) {
         if (w->threads[i].left)
             pthread_detach(w->threads[i].id);
@@ -106,7 +110,7 @@ static void begin(renderq_worker *w)
     w->error.text[0] = 0;
     w->taken = 0;
     w->n_untold = 0;
-    w->polling = false;
+    w->asking = NULL;
     w->empty_reads = 0;
     w->claim_at_ms = w->reap_idle_at_ms = 0;
     w->reap_busy_at_ms = now_ms + RQ_REAP_BUSY_MS;
@@ -130,16 +134,15 @@ static renderq_status conclude(renderq_worker *w)
 {
     size_t unsent = forget_unsent(w);
     pthread_mutex_lock(&w->lock);
-    size_t given_up = w->n_given_up;
     unsent += w->n_untold;
     pthread_mutex_unlock(&w->lock);
     if (unsent > 0)
         rq_worker_log(w, RENDERQ_LOG_ERROR, "what came of %zu jobs could not be told: %s", unsent,
                       renderq_errmsg(w->poll.h));
-    if (given_up > 0)
-        return rq_worker_fault(w, RENDERQ_BUSY,
-                               "%zu handlers did not return in time: their jobs were given back, and their threads "
-                               "end with the program", given_up);
+    if (w->n_left > 0)
+        return rq_worker_fault(w, RENDERQ_BUSY, "%zu handlers did not return in time: their jobs %s, and their threads "
+                               "end with the program", w->n_left,
+                               w->options.transactional ? "go back when they do" : "were given back");
     if (w->fatal == RENDERQ_OK && unsent > 0)
         return rq_worker_fault(w, RENDERQ_DISCONNECTED, "what came of %zu jobs could not be told, so they come round "
                                "again: %s", unsent, renderq_errmsg(w->poll.h));

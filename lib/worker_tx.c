@@ -2,7 +2,6 @@
  * job, which begins the transaction, lends the connection to the handler, and commits; or rolls back, and tells the
  * queue how it went. One thread at a time asks for jobs, so that an idle worker costs one read a poll here, too. No
  * lease is renewed: the open transaction keeps others from the job. */
-#include <poll.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -70,7 +69,7 @@ static bool has_enough(const renderq_worker *w)
 
 static bool may_ask(const renderq_worker *w)
 {
-    return !w->polling && !w->over && !has_enough(w);
+    return !w->asking && !w->over && !rq_worker_stopping(w) && !has_enough(w);
 }
 
 /* Waits for this thread's turn to ask. False: it is over. Under the lock. */
@@ -85,7 +84,7 @@ static bool wait_turn(renderq_worker *w, const rq_thread *t)
     return false;
 }
 
-/* NULL: none just now. Under the lock, which it leaves meanwhile. */
+/* NULL: none just now. One that comes after a stop is not begun. Under the lock, which it leaves meanwhile. */
 static renderq_task *receive(renderq_worker *w, rq_thread *t)
 {
     renderq_claim_options options = { .size = sizeof options, .queue = w->queue, .worker = w->name,
@@ -95,7 +94,8 @@ static renderq_task *receive(renderq_worker *w, rq_thread *t)
     int64_t asked_ms = rq_clock_ms();
     options.no_reap = asked_ms < w->reap_idle_at_ms;
     renderq_status status = rq_task_provide(w, 1) ? RENDERQ_OK : RENDERQ_NOMEM;
-    w->polling = true;
+    w->asking = t;
+    w->hushed = false;
     w->stale = false;
     w->taken++;
     pthread_mutex_unlock(&w->lock);
@@ -108,21 +108,30 @@ static renderq_task *receive(renderq_worker *w, rq_thread *t)
     else
         rq_worker_give_up(w, status, renderq_errmsg(t->link.h));
     pthread_mutex_lock(&w->lock);
-    w->polling = false;
+    w->asking = NULL;
     plan(w, status, asked_ms);
     if (status == RENDERQ_OK) {
         task = rq_task_take(w, job);
         __atomic_store_n(&task->lease_ends_ms, INT64_MAX, __ATOMIC_RELAXED);
         task->handle = t->link.h;
-    } else {
-        w->taken--;
+        task->unbegun = w->over || rq_worker_stopping(w);
     }
+    if (!task || task->unbegun)
+        w->taken--;
     pthread_cond_signal(&w->work);
     rq_stop_raise(&w->wake);
     return task;
 }
 
 /* ---- ending it ---- */
+
+/* Until the queue is asked again, or the end is over. */
+static void wait_to_tell(rq_thread *t)
+{
+    int64_t left_ms = t->link.try_at_ms - rq_clock_ms();
+    rq_stop_begin(&t->link.h->stop, false);
+    rq_stop_sleep(&t->link.h->stop, left_ms > 0 ? left_ms : 1);
+}
 
 static renderq_status tell_once(rq_thread *t, renderq_task *task)
 {
@@ -144,8 +153,7 @@ static renderq_status roll_back(renderq_worker *w, rq_thread *t, renderq_task *t
         task->maybe = task->maybe || status == RENDERQ_UNCERTAIN;
         if (renderq_lease_left_ms(task->job) == 0 || rq_worker_overdue(w))
             return status;
-        int64_t left_ms = t->link.try_at_ms - rq_clock_ms();
-        poll(NULL, 0, left_ms > 0 ? (int)left_ms : 1);
+        wait_to_tell(t);
     }
 }
 
@@ -205,6 +213,21 @@ static void undo(renderq_worker *w, rq_thread *t, renderq_task *task)
 
 /* ---- a thread, and the one that waits for all of them ---- */
 
+/* Under the lock, which it leaves meanwhile. */
+static void work(renderq_worker *w, rq_thread *t, renderq_task *task)
+{
+    if (!task->unbegun) {
+        t->in_handler = true;
+        rq_worker_call(w, task);
+        t->in_handler = false;
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (t->left)
+        undo(w, t, task);
+    else
+        settle(w, t, task);
+}
+
 void *rq_worker_transact(void *thread)
 {
     rq_thread *t = thread;
@@ -212,24 +235,18 @@ void *rq_worker_transact(void *thread)
     pthread_mutex_lock(&w->lock);
     while (wait_turn(w, t)) {
         renderq_task *task = receive(w, t);
-        if (!task)
-            continue;
-        t->in_handler = true;
-        rq_worker_call(w, task);
-        t->in_handler = false;
-        pthread_mutex_unlock(&w->lock);
-        if (t->left)
-            undo(w, t, task);
-        else
-            settle(w, t, task);
+        if (task)
+            work(w, t, task);
     }
+    t->ended = true;
+    rq_stop_raise(&w->wake);
     rq_worker_unref(w);
     return NULL;
 }
 
 static bool is_done(const renderq_worker *w)
 {
-    return w->n_in_hand == 0 && !w->polling && (rq_worker_stopping(w) || has_enough(w));
+    return w->n_in_hand == 0 && !w->asking && (rq_worker_stopping(w) || has_enough(w));
 }
 
 /* Nobody asks for more. */
@@ -239,6 +256,20 @@ static void end_asking(renderq_worker *w)
     pthread_cond_broadcast(&w->work);
 }
 
+/* Who asks for a job that would not be begun is interrupted once, so that it can give back what it may have by then;
+ * from when run() should have returned on, everybody is who is not in a handler. Under the lock. */
+static void interrupt_threads(renderq_worker *w)
+{
+    bool overdue = rq_worker_overdue(w);
+    for (size_t i = 0; i < w->n_threads; i++) {
+        rq_thread *t = &w->threads[i];
+        bool asks = t == w->asking && !w->hushed;
+        if (asks || (overdue && !t->in_handler && !t->left && !t->ended))
+            renderq_interrupt(t->link.h);
+        w->hushed = w->hushed || asks;
+    }
+}
+
 void rq_worker_watch_transactions(renderq_worker *w)
 {
     for (bool done = false; !done;) {
@@ -246,12 +277,31 @@ void rq_worker_watch_transactions(renderq_worker *w)
         int64_t at_ms = rq_worker_watch(w);
         pthread_mutex_lock(&w->lock);
         done = is_done(w);
-        if (done || rq_worker_stopping(w))
+        if (done || rq_worker_stopping(w)) {
             end_asking(w);
+            interrupt_threads(w);
+        }
         pthread_mutex_unlock(&w->lock);
         done = done || rq_worker_overdue(w);
         int64_t left_ms = at_ms - rq_clock_ms();
         if (!done && left_ms > 0)
             rq_stop_sleep(&w->wake, left_ms < 1000 ? left_ms : 1000);
+    }
+}
+
+#define INTERRUPT_MS 250            /* how often; in between there is time for a look at what became of a request */
+
+void rq_worker_await_threads(renderq_worker *w)
+{
+    for (bool all = false; !all;) {
+        rq_stop_begin(&w->wake, false);
+        pthread_mutex_lock(&w->lock);
+        interrupt_threads(w);
+        all = true;
+        for (size_t i = 0; i < w->n_threads; i++)
+            all = all && (w->threads[i].ended || w->threads[i].left);
+        pthread_mutex_unlock(&w->lock);
+        if (!all)
+            rq_stop_sleep(&w->wake, INTERRUPT_MS);
     }
 }

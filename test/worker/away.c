@@ -188,11 +188,67 @@ static void a_stop_meanwhile(void **state)
     end(&o, k);
 }
 
+/* A transactional worker that asks for a job, and would be told for longer than wait_end() waits, is interrupted. */
+static void a_stop_ends_the_wait_for_a_job(void **state)
+{
+    kit *k = *state;
+    outage o;
+    prepare(&o, k, true);
+    if (!o.by_link)
+        *strstr(k->url, "&busy_timeout_ms") = 0;    /* it waits for the lock */
+    o.patience.command_s = o.patience.connect_s = 300;
+    k->options.lease_s = 1200;
+    k->options.transactional = 1;
+    put_some(k, "d", 1);
+    make(k);
+    go(&o);
+    start(k);
+    sleep_ms(200);                                  /* it asks meanwhile */
+    stop(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(k->calls, 0);
+    come_back(&o);
+    end(&o, k);
+}
+
+static void stop_when_back(void *arg, const renderq_event *event)
+{
+    kit *k = arg;
+    pthread_mutex_lock(&k->lock);
+    k->events[event->type]++;
+    pthread_mutex_unlock(&k->lock);
+    if (event->type == RENDERQ_EVENT_BACK)
+        renderq_worker_stop(k->w);
+}
+
+/* The answer by which the database is back has a job in it, and the stop comes before its handler. */
+static void what_comes_after_a_stop_is_not_begun(void **state)
+{
+    kit *k = *state;
+    outage o;
+    prepare(&o, k, false);
+    put_some(k, "d", 1);
+    k->options.transactional = 1;
+    k->options.on_event = stop_when_back;
+    make(k);
+    go(&o);
+    start(k);
+    wait_event(k, RENDERQ_EVENT_AWAY, 1);
+    come_back(&o);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(events(k, RENDERQ_EVENT_STARTED), 0);
+    assert_int_equal(k->calls, 0);
+    assert_int_equal(events(k, RENDERQ_EVENT_RELEASED), 1);
+    expect_queue(k, 1, 0, 0, 0, 0);
+    end(&o, k);
+}
+
 int run_away(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(jobs_go_on_when_it_is_gone), TEST(jobs_go_on_when_it_hangs), TEST(a_renewal_that_fails_harms_nothing),
-        TEST(leases_run_out_meanwhile), TEST(a_stop_meanwhile),
+        TEST(leases_run_out_meanwhile), TEST(a_stop_meanwhile), TEST(a_stop_ends_the_wait_for_a_job),
+        TEST(what_comes_after_a_stop_is_not_begun),
     };
     return cmocka_run_group_tests_name("away", tests, NULL, NULL);
 }

@@ -142,12 +142,18 @@ static void a_job_that_takes_too_long(void **state)
     expect_queue(k, 0, 0, 0, 0, 1);
 }
 
-/* Only its thread can end the transaction, and does when it returns, though nobody waits for it. */
+/* Only its thread can end the transaction, and does when it returns, though nobody waits for it. The other thread waits
+ * for a job meanwhile, and takes none after the stop. */
 static void one_that_does_not_return(void **state)
 {
     kit *k = *state;
+    renderq_options patient = RENDERQ_INIT(renderq_options);
     put_some(k, "h", 1);
+    put_some(k, "c", 1);
     prepare(k, 2);
+    patient.command_s = 300;
+    k->options.connection = &patient;
+    k->options.lease_s = 1200;
     k->options.grace_s = RENDERQ_AT_ONCE;
     k->options.linger_s = 1;
     start(k);
@@ -157,8 +163,8 @@ static void one_that_does_not_return(void **state)
     renderq_worker_free(k->w);
     k->w = NULL;
     let_go(k);
-    wait_until(counts(k).queued > 0);
-    expect_queue(k, 1, 0, 0, 0, 0);
+    wait_until(counts(k).queued == 2);
+    assert_int_equal(k->calls, 1);
 }
 
 static void nothing_is_claimed_ahead(void **state)
