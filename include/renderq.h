@@ -564,8 +564,8 @@ typedef enum renderq_outcome {
 typedef renderq_outcome (*renderq_handler)(void *arg, renderq_task *task, const renderq_job *job);
 
 /* Each takes down how the job went, copies what it is given, and returns what the handler should. An output URL that
- * cannot be stored (too long, not UTF-8) makes it a failure that says so; an error text is shortened and made valid.
- * By the handler's thread alone. task must not be NULL. */
+ * cannot be stored (too long, not UTF-8, refused by the table) makes it a failure that says so; an error text is
+ * shortened and made valid. By the handler's thread alone. task must not be NULL. */
 renderq_outcome renderq_task_done(renderq_task *task, const char *output_url);          /* NULL: keeps what it has */
 renderq_outcome renderq_task_retry(renderq_task *task, int64_t delay_ms);               /* below 0: 0 */
 renderq_outcome renderq_task_fail(renderq_task *task, const char *error, int64_t retry_ms);  /* as renderq_fail() */
@@ -669,7 +669,8 @@ renderq_status renderq_worker_new(const char *url, const renderq_worker_options 
  * finished first, or given back, within grace_s and linger_s of a stop; what handlers report while the database is away
  * is kept and sent when it is back, as long as leases and that time allow. After a stop the worker stays stopped.
  * Returns OK; BUSY: a handler did not return in time: its job was given back, its thread goes on, and only the end of
- * the program ends it; DISCONNECTED: a result could not be sent, and its job comes round again; or one marked [any]. */
+ * the program ends it; DISCONNECTED: a result could not be sent, or was refused, and its job comes round again when its
+ * lease has run out; or one marked [any]. */
 renderq_status renderq_worker_run(renderq_worker *w);
 
 /* Asks run() to end: no more jobs are claimed, those in hand may go on for grace_s. A second call ends that

@@ -114,7 +114,7 @@ struct renderq_worker {
     rq_thread *asking;              /* transactional: the thread that asks for a job, or NULL */
     bool hushed;                    /* ... which was interrupted */
     bool stale;                     /* ... and a job came to its end meanwhile, which may have put another one in */
-    size_t n_untold;                /* transactional: jobs that the queue could not be told of */
+    size_t n_untold;                /* jobs that the queue could not be told of, and that are not in hand any more */
     int64_t average_us;             /* how long handlers took lately */
 
     pthread_mutex_t callbacks;      /* one log or event at a time */
@@ -174,6 +174,9 @@ void rq_worker_event(renderq_worker *w, renderq_event_type type, const renderq_t
  * was answered; false: it may be tried again then. */
 bool rq_link_note(renderq_worker *w, rq_link *link, renderq_status status);
 bool rq_status_passes(renderq_status status);
+
+/* Whether one of the jobs in the call may be why it was refused, so that the others are asked for alone. */
+bool rq_status_refuses(renderq_status status);
 
 /* ---- worker_claim.c: jobs for the threads ---- */
 

@@ -68,6 +68,11 @@ bool rq_status_passes(renderq_status status)
     return status == RENDERQ_BUSY || status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN;
 }
 
+bool rq_status_refuses(renderq_status status)
+{
+    return status == RENDERQ_INVALID || status == RENDERQ_SCHEMA || status == RENDERQ_FAILED;
+}
+
 static void note_away(renderq_worker *w, const rq_link *link, renderq_status status)
 {
     char line[sizeof w->error.text + 256];

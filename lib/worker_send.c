@@ -84,68 +84,118 @@ rq_verdict rq_worker_judge(const renderq_worker *w, const renderq_task *task)
 
 /* ---- saying it ---- */
 
-static renderq_status say(renderq_worker *w, const renderq_task *task)
+static renderq_status ask(renderq_worker *w, const renderq_task *task, bool maybe)
 {
     const rq_verdict *verdict = &task->verdict;
     renderq_result result = { .size = sizeof result, .job = task->job, .output_url = verdict->text };
     switch (verdict->word) {
-    case RQ_SAY_COMPLETE: return rq_complete_many(w->poll.h, &result, 1, task->maybe);
-    case RQ_SAY_FAIL: return rq_fail(w->poll.h, task->job, verdict->text, verdict->delay_ms, task->maybe);
-    default: return rq_release(w->poll.h, task->job, verdict->delay_ms, task->maybe);
+    case RQ_SAY_COMPLETE: return rq_complete_many(w->poll.h, &result, 1, maybe);
+    case RQ_SAY_FAIL: return rq_fail(w->poll.h, task->job, verdict->text, verdict->delay_ms, maybe);
+    default: return rq_release(w->poll.h, task->job, verdict->delay_ms, maybe);
     }
 }
 
-/* The engine will not have this output URL (a table of somebody else's may have less room for it); so it would come
- * round again for ever. A failure tells why. */
-static renderq_status say_refused(renderq_worker *w, renderq_task *task)
+/* What may have been told before is asked as if it were new, until it is LOST: else a refusal would be UNCERTAIN. */
+static renderq_status say(renderq_worker *w, renderq_task *task)
 {
-    char text[sizeof w->error.text + 100];
-    rq_verdict meant = task->verdict;
-    snprintf(text, sizeof text, "it is done, but that could not be stored: %s", renderq_errmsg(w->poll.h));
-    task->verdict = say_failed(text, RENDERQ_BACKOFF);
-    renderq_status status = say(w, task);
-    if (status == RENDERQ_OK)
-        rq_worker_event(w, RENDERQ_EVENT_FAILED, task);
-    task->verdict = meant;
+    renderq_status status = ask(w, task, false);
+    if (status == RENDERQ_LOST && task->maybe)
+        status = ask(w, task, true);
+    task->maybe = task->maybe || status == RENDERQ_UNCERTAIN;
     return status;
 }
 
-/* True: it was told, or need not be. */
+static renderq_status renew(renderq_worker *w, renderq_task *task)
+{
+    const renderq_job *job = task->job;
+    rq_job lease = { .job = { .id = job->id, .lease = job->lease, .queue = job->queue } };
+    renderq_status status = renderq_renew(w->poll.h, &lease.job, NULL);
+    pthread_mutex_lock(&w->lock);
+    if (status == RENDERQ_OK)
+        rq_task_set_lease(task, &lease.job);
+    pthread_mutex_unlock(&w->lock);
+    return status;
+}
+
+/* Whether it is what this job says that the table refuses, and would always. If its lease cannot be renewed either, it
+ * is the table; and said once more, it is told if the fault has passed. */
+static bool is_refused(renderq_worker *w, renderq_task *task, renderq_status *status)
+{
+    if (!rq_status_refuses(*status))
+        return false;
+    *status = renew(w, task);
+    if (*status != RENDERQ_OK)
+        return false;
+    *status = say(w, task);
+    return rq_status_refuses(*status);
+}
+
+/* Its job would come round again for ever if its output URL is what is refused (a table of somebody else's may have less
+ * room for it); so it is to be told as a failure, with the reason. If a failure or a release is refused, nothing can be
+ * told: the lease runs out by itself. */
+static void refuse(renderq_worker *w, renderq_task *task, renderq_status status)
+{
+    char text[sizeof w->error.text + 100];
+    if (task->verdict.word == RQ_SAY_COMPLETE) {
+        snprintf(text, sizeof text, "it is done, but that could not be stored: %s", renderq_errmsg(w->poll.h));
+        renderq_task_fail(task, text, RENDERQ_BACKOFF);
+        task->verdict = say_failed(task->message ? task->message : task->no_message, RENDERQ_BACKOFF);
+        task->maybe = false;
+        rq_task_push(&w->unsent, task);
+        return;
+    }
+    rq_worker_log(w, RENDERQ_LOG_ERROR, "what came of job %s is refused, so it comes round when its lease runs out: "
+                  "%s: %s", task->job->id.text, renderq_strstatus(status), renderq_errmsg(w->poll.h));
+    pthread_mutex_lock(&w->lock);
+    w->n_untold++;
+    rq_task_drop(task);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* True: the database heard of it. */
 static bool tell_one(renderq_worker *w, renderq_task *task)
 {
     renderq_status status = say(w, task);
-    if (status == RENDERQ_FAILED && task->verdict.word == RQ_SAY_COMPLETE && say_refused(w, task) == RENDERQ_OK) {
-        pthread_mutex_lock(&w->lock);
-        rq_task_drop(task);
-        pthread_mutex_unlock(&w->lock);
-        return true;
+    if (is_refused(w, task, &status)) {
+        refuse(w, task, status);
+        return rq_link_note(w, &w->poll, RENDERQ_OK);
     }
-    if (rq_link_note(w, &w->poll, status)) {
+    bool answered = rq_link_note(w, &w->poll, status);
+    if (answered)
         settle(w, &task, &status, 1);
-        return true;
-    }
-    task->maybe = task->maybe || status == RENDERQ_UNCERTAIN;
-    return false;
+    return answered;
 }
 
-static renderq_status tell_done(renderq_worker *w, renderq_task **tasks, size_t n)
+/* Together. */
+static renderq_status say_done(renderq_worker *w, renderq_task **tasks, renderq_result *results, size_t n)
 {
-    renderq_result results[RENDERQ_MANY_MAX];
-    renderq_status each[RENDERQ_MANY_MAX];
     bool maybe = false;
     for (size_t i = 0; i < n; i++) {
         results[i] = (renderq_result){ .size = sizeof results[i], .job = tasks[i]->job,
                                        .output_url = tasks[i]->verdict.text };
         maybe = maybe || tasks[i]->maybe;
     }
-    renderq_status status = rq_complete_many(w->poll.h, results, n, maybe);
-    for (size_t i = 0; i < n; i++) {
-        each[i] = results[i].status;
+    renderq_status status = rq_complete_many(w->poll.h, results, n, false);
+    if (status == RENDERQ_LOST && maybe)
+        status = rq_complete_many(w->poll.h, results, n, true);
+    for (size_t i = 0; i < n; i++)
         tasks[i]->maybe = tasks[i]->maybe || status == RENDERQ_UNCERTAIN;
-    }
-    if (status != RENDERQ_FAILED && rq_link_note(w, &w->poll, status))
-        settle(w, tasks, each, n);
     return status;
+}
+
+/* True: they were told. */
+static bool tell_done(renderq_worker *w, renderq_task **tasks, size_t n, bool *refused)
+{
+    renderq_result results[RENDERQ_MANY_MAX];
+    renderq_status each[RENDERQ_MANY_MAX];
+    renderq_status status = say_done(w, tasks, results, n);
+    *refused = rq_status_refuses(status);
+    if (*refused || !rq_link_note(w, &w->poll, status))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        each[i] = results[i].status;
+    settle(w, tasks, each, n);
+    return true;
 }
 
 /* ---- all of them ---- */
@@ -190,11 +240,11 @@ static bool send_done(renderq_worker *w)
 {
     renderq_task *tasks[RENDERQ_MANY_MAX];
     size_t n = take_done(&w->unsent, tasks), told = 0;
-    renderq_status status = n > 1 ? tell_done(w, tasks, n) : RENDERQ_FAILED;
-    if (status == RENDERQ_OK || status == RENDERQ_LOST)
+    bool refused = n == 1;
+    if (n > 1 && tell_done(w, tasks, n, &refused))
         return true;
-    /* It may be one of them that the engine refuses. */
-    while (status == RENDERQ_FAILED && told < n && tell_one(w, tasks[told]))
+    /* One of them is refused: each is told of alone. */
+    while (refused && told < n && tell_one(w, tasks[told]))
         told++;
     for (size_t i = told; i < n; i++)
         rq_task_push(&w->unsent, tasks[i]);

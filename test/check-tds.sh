@@ -58,7 +58,7 @@ make_certificate() {
 start_server() {
     : > "$WORK/server"
     python3 "$SOURCE/test/tdsd/tdsd.py" --sql "$SOURCE/sql" --contract "$RENDERQ_TDSD_CONTRACT" --db "$WORK/queue.db" \
-        --user sa --password s3cret --database renderq > "$WORK/server" 2>&1 &
+        --control "$WORK/control" --user sa --password s3cret --database renderq > "$WORK/server" 2>&1 &
     SERVER=$!
     PORT=""
     for _ in $(seq 600); do
@@ -107,7 +107,7 @@ dapper() {
 worker() {
     start_server || return 1
     # shellcheck disable=SC2086
-    RENDERQ_TDSD_FILE=$WORK/queue.db ${WRAP:-} "$BUILD/test/worker/worker" \
+    RENDERQ_TDSD_FILE=$WORK/queue.db RENDERQ_TDSD_CONTROL=$WORK/control ${WRAP:-} "$BUILD/test/worker/worker" \
         "sqlserver://sa:s3cret@127.0.0.1:$PORT/renderq" ${GROUPS_OF_WORKER:-} \
         || { stop_server; return 1; }
     stop_server

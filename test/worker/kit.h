@@ -119,6 +119,7 @@ int run_lease(void);
 int run_ahead(void);
 int run_many(void);
 int run_away(void);
+int run_refused(void);
 int run_transact(void);
 int run_soak(void);
 

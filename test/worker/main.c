@@ -10,7 +10,7 @@ static const struct {
 } groups[] = {
     { "outcome", run_outcome }, { "ends", run_ends }, { "stop", run_stop }, { "lease", run_lease },
     { "ahead", run_ahead },     { "many", run_many }, { "away", run_away },
-    { "transact", run_transact }, { "soak", run_soak },
+    { "refused", run_refused }, { "transact", run_transact }, { "soak", run_soak },
 };
 
 static bool is_wanted(const char *name, char **wanted)
