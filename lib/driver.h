@@ -97,6 +97,10 @@ struct rq_driver {
     /* Whether the connection can still be used, after a run() that did not answer OK. */
     bool (*alive)(rq_conn *conn);
 
+    /* Whether a FAILED of this number is the engine's own trouble, whatever it was asked for: it is full, short of
+     * memory, its disk fails. */
+    bool (*ails)(int native);
+
     /* The engine's own handle: sqlite3 * or CS_CONNECTION *. */
     void *(*native)(rq_conn *conn);
 };

@@ -479,5 +479,6 @@ const rq_driver rq_sqlite_driver = {
     .create = rq_sqlite_create,
     .run = sqlite_run,
     .alive = sqlite_alive,
+    .ails = rq_sqlite_ails,
     .native = sqlite_native,
 };

@@ -62,6 +62,7 @@ renderq_status rq_sqlite_leave_gone_file(sqlite_conn *conn);
 
 /* Turns an engine's result code into a status, with a text. `doing`: "claim", "opening", ... */
 renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing);
+bool rq_sqlite_ails(int native);         /* driver.h tells what that is */
 
 /* Work that is done wholly or not at all: a transaction of its own, or a savepoint of the one that is open, which
  * stays. What was started must be kept, or undone, also when keeping it failed. Result codes. */

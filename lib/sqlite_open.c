@@ -138,6 +138,13 @@ renderq_status rq_sqlite_error(sqlite_conn *conn, int rc, const char *doing)
     }
 }
 
+bool rq_sqlite_ails(int rc)
+{
+    int kind = rc & 0xff;
+    return kind == SQLITE_FULL || kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN || kind == SQLITE_CORRUPT
+           || kind == SQLITE_NOTADB;
+}
+
 /* ---- network file systems ---- */
 
 /* Magic numbers from statfs(2) and linux/magic.h; not all of them are in every version of that header. */

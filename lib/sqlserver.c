@@ -304,6 +304,7 @@ const rq_driver rq_sqlserver_driver = {
     .close = ss_close,
     .abandon = ss_abandon,
     .alive = ss_alive,
+    .ails = rq_ss_ails,
     .begin = ss_begin,
     .commit = ss_commit,
     .rollback = ss_rollback,

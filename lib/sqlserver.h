@@ -111,6 +111,7 @@ renderq_status rq_ss_request(ss_conn *conn, const char *sql, const ss_param *par
 
 /* What a request that did not end well comes to: a status and a text. */
 renderq_status rq_ss_error(ss_conn *conn, const char *doing);
+bool rq_ss_ails(int number);             /* driver.h tells what that is */
 
 /* ---- sqlserver_sql.c ---- */
 

@@ -43,8 +43,14 @@ static const struct meaning {
     { 18488, RENDERQ_DENIED, "the password must be changed" },
     { 40532, RENDERQ_DENIED, "the login failed" },
     { 40615, RENDERQ_DENIED, "the server's firewall does not let this address in" },
+    { 1101, RENDERQ_FAILED, "the database is full" },
     { 1105, RENDERQ_FAILED, "the database is full" },
     { 9002, RENDERQ_FAILED, "the transaction log is full" },
+    { 701, RENDERQ_FAILED, "the server is short of memory" },
+    { 802, RENDERQ_FAILED, "the server is short of memory" },
+    { 8645, RENDERQ_FAILED, "the server is short of memory" },
+    { 8651, RENDERQ_FAILED, "the server is short of memory" },
+    { 1204, RENDERQ_FAILED, "the server has no more locks" },
     { 20, PASSING, "try again" },      { 64, PASSING, "try again" },      { 233, PASSING, "try again" },
     { 10053, PASSING, "try again" },   { 10054, PASSING, "try again" },   { 10060, PASSING, "try again" },
     { 10928, PASSING, "try again" },   { 10929, PASSING, "try again" },   { 40197, PASSING, "try again" },
@@ -60,6 +66,13 @@ static const struct meaning *meaning_of(int number)
         if (meanings[i].number == number)
             return &meanings[i];
     return &unknown;
+}
+
+/* Those that are known are. */
+bool rq_ss_ails(int number)
+{
+    const struct meaning *meaning = meaning_of(number);
+    return meaning != &unknown && meaning->status == RENDERQ_FAILED;
 }
 
 static renderq_status told_by_server(ss_conn *conn, const char *doing)

@@ -175,8 +175,8 @@ void rq_worker_event(renderq_worker *w, renderq_event_type type, const renderq_t
 bool rq_link_note(renderq_worker *w, rq_link *link, renderq_status status);
 bool rq_status_passes(renderq_status status);
 
-/* Whether one of the jobs in the call may be why it was refused, so that the others are asked for alone. */
-bool rq_status_refuses(renderq_status status);
+/* Whether one of the jobs in the last call may be why it was refused, so that the others are asked for alone. */
+bool rq_link_refused(const rq_link *link, renderq_status status);
 
 /* ---- worker_claim.c: jobs for the threads ---- */
 

@@ -68,9 +68,11 @@ bool rq_status_passes(renderq_status status)
     return status == RENDERQ_BUSY || status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN;
 }
 
-bool rq_status_refuses(renderq_status status)
+bool rq_link_refused(const rq_link *link, renderq_status status)
 {
-    return status == RENDERQ_INVALID || status == RENDERQ_SCHEMA || status == RENDERQ_FAILED;
+    if (status == RENDERQ_FAILED)
+        return !link->h->driver->ails(renderq_native_error(link->h));
+    return status == RENDERQ_INVALID || status == RENDERQ_SCHEMA;
 }
 
 static void note_away(renderq_worker *w, const rq_link *link, renderq_status status)

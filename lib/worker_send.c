@@ -121,13 +121,13 @@ static renderq_status renew(renderq_worker *w, renderq_task *task)
  * is the table; and said once more, it is told if the fault has passed. */
 static bool is_refused(renderq_worker *w, renderq_task *task, renderq_status *status)
 {
-    if (!rq_status_refuses(*status))
+    if (!rq_link_refused(&w->poll, *status))
         return false;
     *status = renew(w, task);
     if (*status != RENDERQ_OK)
         return false;
     *status = say(w, task);
-    return rq_status_refuses(*status);
+    return rq_link_refused(&w->poll, *status);
 }
 
 /* Its job would come round again for ever if its output URL is what is refused (a table of somebody else's may have less
@@ -189,7 +189,7 @@ static bool tell_done(renderq_worker *w, renderq_task **tasks, size_t n, bool *r
     renderq_result results[RENDERQ_MANY_MAX];
     renderq_status each[RENDERQ_MANY_MAX];
     renderq_status status = say_done(w, tasks, results, n);
-    *refused = rq_status_refuses(status);
+    *refused = rq_link_refused(&w->poll, status);
     if (*refused || !rq_link_note(w, &w->poll, status))
         return false;
     for (size_t i = 0; i < n; i++)

@@ -64,8 +64,14 @@ static const struct { int number; renderq_status status; const char *advice; } r
     { 229, RENDERQ_DENIED, "grants.sql" },
     { 230, RENDERQ_DENIED, "grants.sql" },
     { 262, RENDERQ_DENIED, "schema.sql" },
+    { 1101, RENDERQ_FAILED, "full" },
     { 1105, RENDERQ_FAILED, "full" },
     { 9002, RENDERQ_FAILED, "full" },
+    { 701, RENDERQ_FAILED, "memory" },
+    { 802, RENDERQ_FAILED, "memory" },
+    { 8645, RENDERQ_FAILED, "memory" },
+    { 8651, RENDERQ_FAILED, "memory" },
+    { 1204, RENDERQ_FAILED, "locks" },
 };
 
 static const int passing[] = { 40197, 40501, 40613, 49918, 49919, 49920, 10928, 10929, 10053, 10054, 10060, 233, 64, 20,
@@ -84,7 +90,9 @@ static void a_refusal_says_what_to_do(void **state)
             expect_said(number);
             expect_said("Es ging nicht.");
             assert_int_equal(error.native, refusals[i].number);
+            assert_int_equal(rq_ss_ails(refusals[i].number), refusals[i].status == RENDERQ_FAILED);
         }
+    assert_false(rq_ss_ails(99999));
 }
 
 /* A failover, a restart, throttling: the connection is given up, and whether it counted depends on what was sent. */

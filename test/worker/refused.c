@@ -214,6 +214,17 @@ static void work_through(kit *k, const char *fault)
     expect_queue(k, 0, 0, 1, 0, 0);
 }
 
+/* Full, or short of memory: that is kept until there is room again, however often it is tried. */
+static void a_log_that_is_full(void **state)
+{
+    work_through(*state, "fault at=complete when=undone do=error number=9002 severity=17 times=4\n");
+}
+
+static void a_server_short_of_memory(void **state)
+{
+    work_through(*state, "fault at=complete when=undone do=error number=701 severity=17 times=4\n");
+}
+
 static void an_error_that_nobody_knows(void **state)
 {
     work_through(*state, "fault at=complete when=undone do=error number=99999 times=1\n");
@@ -223,7 +234,7 @@ int run_refused(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_output_url), TEST(a_message), TEST(a_release), TEST(a_table_that_is_gone),
-        TEST(an_error_that_nobody_knows),
+        TEST(a_log_that_is_full), TEST(a_server_short_of_memory), TEST(an_error_that_nobody_knows),
     };
     return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
 }
