@@ -586,7 +586,7 @@ renderq_stop_reason renderq_task_should_stop(const renderq_task *task);
 int renderq_job_lost(const renderq_task *task);
 
 /* Keeps a line with the job for people to see: renderq_job.progress. It is sent with the next renewal, at the latest
- * after 5 s; of several the last. From any thread while the handler runs.
+ * after 5 s; of several the last. What the table refuses is left out. From any thread while the handler runs.
  * Returns OK, INVALID (not UTF-8, or longer than RENDERQ_PROGRESS_MAX), or NOMEM. */
 renderq_status renderq_task_progress(renderq_task *task, const char *text);
 

@@ -46,6 +46,7 @@ struct renderq_task {
     bool given_up;                  /* its handler is not waited for any longer: what it returns does not count */
     bool late;                      /* ... because it took too long */
     bool unbegun;                   /* given back before a handler began */
+    bool left_out;                  /* a progress of it was refused, as was said */
     char *progress;                 /* not sent yet */
     int64_t renewed_at_ms;          /* when its lease began last */
     int64_t began_ms, ended_ms;     /* its handler; 0: not yet */

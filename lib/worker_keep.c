@@ -1,5 +1,6 @@
 /* worker_keep.c: the keeper: a thread with a connection of its own, which renews the leases of all jobs in hand, many
  * at a time, and takes along what their handlers say of their progress. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "clock.h"
@@ -81,15 +82,20 @@ static bool is_loss(const renderq_task *task, renderq_status status)
     return status == RENDERQ_LOST && !task->gone && task->state != RQ_TASK_SENDING && task->in_hand;
 }
 
-static void take_answers(renderq_worker *w, batch *b, bool answered)
+static bool is_answer(renderq_status status)
+{
+    return status == RENDERQ_OK || status == RENDERQ_LOST;
+}
+
+static void take_answers(renderq_worker *w, batch *b)
 {
     for (size_t i = 0; i < b->n; i++) {
         renderq_task *task = b->tasks[i];
         pthread_mutex_lock(&w->lock);
-        bool lost = answered && is_loss(task, b->each[i]);
-        if (answered && b->each[i] == RENDERQ_OK)
+        bool lost = is_loss(task, b->each[i]);
+        if (b->each[i] == RENDERQ_OK)
             rq_task_set_lease(task, b->jobs[i]);
-        if (answered)
+        if (is_answer(b->each[i]))
             free(b->progress[i]);
         else
             keep_progress(task, b->progress[i]);
@@ -102,6 +108,58 @@ static void take_answers(renderq_worker *w, batch *b, bool answered)
     }
 }
 
+/* n of the batch, from that one on. */
+static renderq_status renew_some(renderq_worker *w, batch *b, size_t first, size_t n)
+{
+    renderq_status status = rq_renew_many(w->keep.h, b->jobs + first, (const char *const *)b->progress + first, n,
+                                          b->each + first);
+    for (size_t i = first; i < first + n && !is_answer(status); i++)
+        b->each[i] = status;
+    return status;
+}
+
+/* Once a job, whatever else its handler says. */
+static void say_left_out(renderq_worker *w, renderq_task *task, const char *why)
+{
+    pthread_mutex_lock(&w->lock);
+    bool new = !task->left_out;
+    task->left_out = true;
+    pthread_mutex_unlock(&w->lock);
+    if (new)
+        rq_worker_log(w, RENDERQ_LOG_WARNING, "the progress of job %s is refused, and left out: %s",
+                      task->job->id.text, why);
+}
+
+/* A progress that the table refuses must not cost the lease. */
+static renderq_status renew_one(renderq_worker *w, batch *b, size_t i)
+{
+    char why[sizeof w->error.text], *progress = b->progress[i];
+    renderq_status status = renew_some(w, b, i, 1);
+    if (!progress || !rq_link_refused(&w->keep, status))
+        return status;
+    snprintf(why, sizeof why, "%s", renderq_errmsg(w->keep.h));
+    b->progress[i] = NULL;
+    status = renew_some(w, b, i, 1);
+    b->progress[i] = progress;
+    if (status == RENDERQ_OK)
+        say_left_out(w, b->tasks[i], why);
+    return status;
+}
+
+/* Each alone, since one of them is refused. It is the table that refuses, if it refuses all. */
+static renderq_status renew_each(renderq_worker *w, batch *b)
+{
+    renderq_status status = RENDERQ_OK;
+    bool answered = false;
+    for (size_t i = 0; i < b->n; i++) {
+        status = renew_one(w, b, i);
+        answered = answered || is_answer(status);
+        if (!is_answer(status) && !rq_link_refused(&w->keep, status))
+            return status;
+    }
+    return answered ? RENDERQ_OK : status;
+}
+
 static void renew(renderq_worker *w, batch *b)
 {
     if (rq_clock_ms() < w->keep.try_at_ms)
@@ -112,9 +170,11 @@ static void renew(renderq_worker *w, batch *b)
             rq_link_note(w, &w->keep, RENDERQ_OK);      /* nothing waits for this connection any more */
         if (b->n == 0)
             return;
-        renderq_status status = rq_renew_many(w->keep.h, b->jobs, (const char *const *)b->progress, b->n, b->each);
+        renderq_status status = renew_some(w, b, 0, b->n);
+        if (rq_link_refused(&w->keep, status))
+            status = renew_each(w, b);
         bool answered = rq_link_note(w, &w->keep, status);
-        take_answers(w, b, answered);
+        take_answers(w, b);
         if (!answered)
             return;
     } while (b->n == RENDERQ_MANY_MAX);

@@ -67,6 +67,8 @@ static void put_around(kit *k, const char *composition, renderq_id bad[2])
 static renderq_outcome end_together(void *arg, renderq_task *task, const renderq_job *job)
 {
     kit *k = arg;
+    if (job->composition_id[0] == 'p')
+        assert_int_equal(renderq_task_progress(task, job->payload_json), RENDERQ_OK);
     pthread_mutex_lock(&k->lock);
     k->calls++;
     pthread_mutex_unlock(&k->lock);
@@ -153,6 +155,55 @@ static void a_release(void **state)
     expect_two_untold(k, RENDERQ_EVENT_RETRIED);
 }
 
+/* ---- leases ---- */
+
+static int64_t lease_began(kit *k, const renderq_id *id)
+{
+    renderq_job *job = look(k, id);
+    int64_t at_ms = job->locked_at_ms;
+    renderq_job_free(job);
+    return at_ms;
+}
+
+static bool is_left_out(kit *k)
+{
+    pthread_mutex_lock(&k->lock);
+    bool is = strstr(k->lines, "left out") != NULL;
+    pthread_mutex_unlock(&k->lock);
+    return is;
+}
+
+static bool has_progress(kit *k, const renderq_id *id, const char *progress)
+{
+    renderq_job *job = look(k, id);
+    bool has = job->progress && strcmp(job->progress, progress) == 0;
+    renderq_job_free(job);
+    return has;
+}
+
+/* What is said of one job does not cost the others their leases, nor its own. */
+static void a_progress(void **state)
+{
+    kit *k = *state;
+    if (!forbid(k, "Progress", "new.Progress = '" REFUSED "'"))
+        return;
+    renderq_id ids[] = { put(k, "progress", "1"), put(k, "progress", REFUSED), put(k, "progress", "3") };
+    k->options.handler = end_together;
+    k->options.threads = k->options.lease_s = 3;    /* nobody ends a lease here that has run out */
+    k->options.max_jobs = 3;
+    start(k);
+    wait_until(is_left_out(k) && has_progress(k, &ids[0], "1") && has_progress(k, &ids[2], "3"));
+    for (size_t i = 0; i < count_of(ids); i++) {
+        int64_t before_ms = lease_began(k, &ids[i]);
+        wait_until(lease_began(k, &ids[i]) > before_ms);
+    }
+    let_go(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(events(k, RENDERQ_EVENT_LOST), 0);
+    assert_int_equal(k->warnings, 1 + events(k, RENDERQ_EVENT_AWAY));
+    expect_queue(k, 0, 0, 3, 0, 0);
+}
+
 /* The whole table is another matter: a worker whose jobs are in hand says so once, and ends. */
 static void a_table_that_is_gone(void **state)
 {
@@ -233,8 +284,8 @@ static void an_error_that_nobody_knows(void **state)
 int run_refused(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(an_output_url), TEST(a_message), TEST(a_release), TEST(a_table_that_is_gone),
-        TEST(a_log_that_is_full), TEST(a_server_short_of_memory), TEST(an_error_that_nobody_knows),
+        TEST(an_output_url), TEST(a_message), TEST(a_release), TEST(a_progress),
+        TEST(a_table_that_is_gone), TEST(a_log_that_is_full), TEST(a_server_short_of_memory), TEST(an_error_that_nobody_knows),
     };
     return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
 }
