@@ -681,7 +681,8 @@ void renderq_worker_stop(renderq_worker *w);
 /* Like renderq_errmsg(): one line about the last run() or new() that did not return OK. With NULL: "out of memory". */
 const char *renderq_worker_errmsg(const renderq_worker *w);
 
-/* Frees it, when run() has returned. A thread that is still in a handler keeps what it uses. NULL is fine. */
+/* Frees it, when run() has returned. A thread that is still in a handler keeps what it uses, but calls neither log nor
+ * on_event after this has returned. NULL is fine. */
 void renderq_worker_free(renderq_worker *w);
 
 #ifdef __cplusplus

@@ -204,9 +204,29 @@ renderq_status renderq_worker_new(const char *url, const renderq_worker_options 
     return status;
 }
 
+/* Those that no thread uses any more: one that was left in a handler has its handle until it ends. */
+static void close_handles(renderq_worker *w)
+{
+    for (int i = 0; i < RENDERQ_THREADS_MAX; i++) {
+        const rq_thread *t = &w->threads[i];
+        rq_link *link = i == 0 ? &w->poll : &w->threads[i].link;    /* the first thread has the poller's */
+        renderq *h = NULL;
+        pthread_mutex_lock(&w->lock);
+        if (!w->options.transactional || !t->left || t->ended) {
+            h = link->h;
+            link->h = NULL;
+        }
+        pthread_mutex_unlock(&w->lock);
+        renderq_close(h);
+    }
+    renderq_close(w->keep.h);
+    w->keep.h = NULL;
+}
+
 static void free_worker(renderq_worker *w)
 {
     renderq_task *task;
+    close_handles(w);
     while ((task = rq_task_pop(&w->spare)))
         free(task);
     pthread_mutex_destroy(&w->lock);
@@ -229,17 +249,22 @@ void rq_worker_unref(renderq_worker *w)
         free_worker(w);
 }
 
+/* A thread that was left in a handler calls nobody back from now on. (In a child there is none of them.) */
+static void fall_silent(renderq_worker *w)
+{
+    if (w->pid != getpid())
+        return;
+    pthread_mutex_lock(&w->callbacks);
+    w->mute = true;
+    pthread_mutex_unlock(&w->callbacks);
+}
+
 void renderq_worker_free(renderq_worker *w)
 {
     if (!w)
         return;
-    for (int i = 1; i < RENDERQ_THREADS_MAX; i++)
-        if (!w->threads[i].left)
-            renderq_close(w->threads[i].link.h);
-    if (!w->options.transactional || !w->threads[0].left)
-        renderq_close(w->poll.h);       /* the first thread's, too */
-    renderq_close(w->keep.h);
-    w->poll.h = w->keep.h = NULL;
+    fall_silent(w);
+    close_handles(w);
     if (w->password)
         explicit_bzero(w->password, strlen(w->password));
     free(w->password);

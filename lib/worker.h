@@ -115,12 +115,14 @@ struct renderq_worker {
     rq_thread *asking;              /* transactional: the thread that asks for a job, or NULL */
     bool hushed;                    /* ... which was interrupted */
     bool stale;                     /* ... and a job came to its end meanwhile, which may have put another one in */
-    size_t n_untold;                /* jobs that the queue could not be told of, and that are not in hand any more */
+    size_t n_untold;                /* jobs that the queue could not be told of, and that are not in hand any more ... */
+    rq_error untold;                /* ... transactional: and why not the last one */
     int64_t average_us;             /* how long handlers took lately */
 
     pthread_mutex_t callbacks;      /* one log or event at a time */
     int64_t away_since_ms;          /* under `callbacks`; links that are away: */
     int n_away;
+    bool mute;                      /* under `callbacks`: the worker was freed, and nobody is called any more */
 
     rq_stop wake;                   /* wakes the poller */
     rq_stop wake_keeper;

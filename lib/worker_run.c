@@ -129,23 +129,22 @@ static size_t forget_unsent(renderq_worker *w)
     return n;
 }
 
-/* What run() can truthfully say. */
+/* What run() can truthfully say. A thread that was left in a handler has its handle. */
 static renderq_status conclude(renderq_worker *w)
 {
     size_t unsent = forget_unsent(w);
-    pthread_mutex_lock(&w->lock);
+    bool transactional = w->options.transactional;
+    const char *why = transactional ? w->untold.text : renderq_errmsg(w->poll.h);
     unsent += w->n_untold;
-    pthread_mutex_unlock(&w->lock);
     if (unsent > 0)
-        rq_worker_log(w, RENDERQ_LOG_ERROR, "what came of %zu jobs could not be told: %s", unsent,
-                      renderq_errmsg(w->poll.h));
+        rq_worker_log(w, RENDERQ_LOG_ERROR, "what came of %zu jobs could not be told: %s", unsent, why);
     if (w->n_left > 0)
         return rq_worker_fault(w, RENDERQ_BUSY, "%zu handlers did not return in time: their jobs %s, and their threads "
                                "end with the program", w->n_left,
-                               w->options.transactional ? "go back when they do" : "were given back");
+                               transactional ? "go back when they do" : "were given back");
     if (w->fatal == RENDERQ_OK && unsent > 0)
         return rq_worker_fault(w, RENDERQ_DISCONNECTED, "what came of %zu jobs could not be told, so they come round "
-                               "again: %s", unsent, renderq_errmsg(w->poll.h));
+                               "again: %s", unsent, why);
     return w->fatal;
 }
 

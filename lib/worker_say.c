@@ -13,7 +13,7 @@
 /* Under `callbacks`. */
 static void say(renderq_worker *w, renderq_log_level level, const char *line)
 {
-    if (w->options.log)
+    if (w->options.log && !w->mute)
         w->options.log(level, line, w->options.log_arg);
 }
 
@@ -34,7 +34,7 @@ void rq_worker_log(renderq_worker *w, renderq_log_level level, const char *forma
 /* Under `callbacks`. */
 static void tell(renderq_worker *w, const renderq_event *event)
 {
-    if (w->options.on_event)
+    if (w->options.on_event && !w->mute)
         w->options.on_event(w->options.event_arg, event);
 }
 

@@ -189,7 +189,10 @@ static void settle(renderq_worker *w, rq_thread *t, renderq_task *task)
     else if (status == RENDERQ_LOST)
         rq_worker_lose(w, task);
     pthread_mutex_lock(&w->lock);
-    w->n_untold += status != RENDERQ_OK && status != RENDERQ_LOST;
+    if (status != RENDERQ_OK && status != RENDERQ_LOST) {
+        w->n_untold++;
+        w->untold = t->link.h->error;
+    }
     rq_task_drop(task);
     w->stale = true;
     w->empty_at_ms = -1;
@@ -204,8 +207,6 @@ static void undo(renderq_worker *w, rq_thread *t, renderq_task *task)
 {
     renderq_rollback(t->link.h);
     rq_release(t->link.h, task->job, 0, false);
-    renderq_close(t->link.h);
-    t->link.h = NULL;
     pthread_mutex_lock(&w->lock);
     rq_task_drop(task);
     w->n_given_up--;

@@ -2,6 +2,8 @@
  * done, and not otherwise. */
 #include "kit.h"
 
+#include "worker.h"
+
 /* Puts a follow-up "after" in, delayed so that nobody takes it here, and goes on as the kit's handlers do: c commits, a
  * fails, b goes back, h does not return. */
 static renderq_outcome follow(void *arg, renderq_task *task, const renderq_job *job)
@@ -25,6 +27,8 @@ static renderq_outcome follow(void *arg, renderq_task *task, const renderq_job *
         go = k->let_go;
         pthread_mutex_unlock(&k->lock);
     }
+    if (job->composition_id[0] == 'h')
+        rq_log(h, RENDERQ_LOG_WARNING, "the handler returns");
     while (job->composition_id[0] == 'w' && renderq_task_should_stop(task) == RENDERQ_GO_ON)
         sleep_ms(2);
     pthread_mutex_lock(&k->lock);
@@ -167,6 +171,59 @@ static void one_that_does_not_return(void **state)
     assert_int_equal(k->calls, 1);
 }
 
+/* Its thread keeps the connection, which is the worker's first one; when it has returned, the next run has that. */
+static void one_that_returned_after_all(void **state)
+{
+    kit *k = *state;
+    put_some(k, "h", 1);
+    prepare(k, 1);
+    k->options.max_jobs = 1;
+    k->options.grace_s = RENDERQ_AT_ONCE;
+    k->options.linger_s = 1;
+    start(k);
+    wait_event(k, RENDERQ_EVENT_STARTED, 1);
+    rq_worker_give_up(k->w, RENDERQ_FAILED, "the test says so");
+    expect(k, wait_end(k), RENDERQ_BUSY);
+    expect(k, renderq_worker_run(k->w), RENDERQ_INVALID);
+    let_go(k);
+    wait_until(counts(k).queued == 1);
+    renderq_status status = RENDERQ_INVALID;
+    wait_until((status = renderq_worker_run(k->w)) != RENDERQ_INVALID);
+    expect(k, status, RENDERQ_OK);
+    assert_ptr_equal(k->w->threads[0].link.h, k->w->poll.h);
+    expect_queue(k, 0, 0, 1, 0, 1);
+}
+
+static void count_line(renderq_log_level level, const char *line, void *arg)
+{
+    kit *k = arg;
+    (void)level;
+    (void)line;
+    pthread_mutex_lock(&k->lock);
+    k->warnings++;
+    pthread_mutex_unlock(&k->lock);
+}
+
+static void once_freed_it_calls_nobody(void **state)
+{
+    kit *k = *state;
+    put_some(k, "h", 1);
+    prepare(k, 1);
+    k->options.grace_s = RENDERQ_AT_ONCE;
+    k->options.linger_s = 1;
+    k->options.log = count_line;
+    start(k);
+    wait_event(k, RENDERQ_EVENT_STARTED, 1);
+    stop(k);
+    expect(k, wait_end(k), RENDERQ_BUSY);
+    renderq_worker_free(k->w);
+    k->w = NULL;
+    size_t before = k->warnings;
+    let_go(k);
+    wait_until(counts(k).queued == 1);              /* it has said something by then */
+    assert_int_equal(k->warnings, before);
+}
+
 static void nothing_is_claimed_ahead(void **state)
 {
     kit *k = *state;
@@ -181,7 +238,8 @@ int run_transact(void)
     const struct CMUnitTest tests[] = {
         TEST(done_commits), TEST(failed_rolls_back), TEST(retry_rolls_back), TEST(several_threads_do_each_once),
         TEST(idle_it_stops_too), TEST(a_stop_rolls_back), TEST(a_job_that_takes_too_long),
-        TEST(one_that_does_not_return), TEST(nothing_is_claimed_ahead),
+        TEST(one_that_does_not_return), TEST(one_that_returned_after_all), TEST(once_freed_it_calls_nobody),
+        TEST(nothing_is_claimed_ahead),
     };
     return cmocka_run_group_tests_name("transact", tests, NULL, NULL);
 }
