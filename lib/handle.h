@@ -104,6 +104,10 @@ renderq_status rq_tx_remember(renderq *h, char *queue, const rq_guid *job, const
 /* Whether this is the job that was received in the open transaction. */
 bool rq_tx_received(const renderq *h, const rq_guid *job);
 
+/* What became of a received job's transaction that is over, when nobody knows its end: OK: it was committed; ABORTED: it
+ * was not, and the lease stands; LOST: the job is not ours any more; UNCERTAIN: its row could not be asked. */
+renderq_status rq_tx_find_out(renderq *h, const char *name, const rq_guid *job, const rq_guid *token);
+
 /* Refuses a call on the job that was received. */
 renderq_status rq_tx_refuse_received(renderq *h, const rq_guid *job, const char *id);
 

@@ -200,15 +200,14 @@ renderq_status renderq_begin(renderq *h)
     return status;
 }
 
-/* What became of a received job's transaction. Renewing its lease waits for a commit that is still under way, and
- * matches only if there was none. */
-static renderq_status ask_the_row(renderq *h, const rq_tx *tx)
+/* Renewing the lease waits for a commit that is still under way, and matches only if there was none. */
+renderq_status rq_tx_find_out(renderq *h, const char *name, const rq_guid *job, const rq_guid *token)
 {
     rq_queue room;
     const rq_queue *queue;
     bool held = false, completed = false;
-    rq_value values[] = { rq_guid_value(&tx->job), rq_guid_value(&tx->token), { .present = false } };
-    renderq_status status = rq_which_queue(h, tx->queue, &room, &queue);
+    rq_value values[] = { rq_guid_value(job), rq_guid_value(token), { .present = false } };
+    renderq_status status = rq_which_queue(h, name, &room, &queue);
     if (status != RENDERQ_OK)
         return RENDERQ_UNCERTAIN;
     rq_try tries = rq_first_try(h);
@@ -223,7 +222,7 @@ static renderq_status ask_the_row(renderq *h, const rq_tx *tx)
         return status;
     return held ? rq_fault(h, RENDERQ_ABORTED, "the commit was lost, and nothing of it happened; the lease of the "
                            "received job still stands")
-                : rq_fault(h, RENDERQ_UNCERTAIN, "it may have happened: the reply to the commit was lost, and the "
+                : rq_fault(h, RENDERQ_LOST, "it may have happened: the reply to the commit was lost, and the "
                            "received job's row has changed since");
 }
 
@@ -250,10 +249,10 @@ static renderq_status commit_ours(renderq *h)
                           h->error.text);
     if (status == RENDERQ_UNCERTAIN && tx.queue) {
         rq_stop_answer(&h->stop);       /* what interrupted the commit has done so */
-        status = ask_the_row(h, &tx);
+        status = rq_tx_find_out(h, tx.queue, &tx.job, &tx.token);
     }
     free(tx.queue);
-    return status;
+    return status == RENDERQ_LOST ? RENDERQ_UNCERTAIN : status;
 }
 
 renderq_status renderq_commit(renderq *h)

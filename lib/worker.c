@@ -335,7 +335,7 @@ bool rq_worker_overdue(const renderq_worker *w)
 
 bool rq_worker_stopping(const renderq_worker *w)
 {
-    return rq_worker_stopped(w) || w->fatal != RENDERQ_OK;
+    return rq_worker_stopped(w) || __atomic_load_n(&w->fatal, __ATOMIC_SEQ_CST) != RENDERQ_OK;
 }
 
 void rq_worker_give_up(renderq_worker *w, renderq_status why, const char *text)
@@ -343,7 +343,7 @@ void rq_worker_give_up(renderq_worker *w, renderq_status why, const char *text)
     pthread_mutex_lock(&w->lock);
     bool first = w->fatal == RENDERQ_OK;
     if (first)
-        w->fatal = rq_worker_fault(w, why, "%s", text);
+        __atomic_store_n(&w->fatal, rq_worker_fault(w, why, "%s", text), __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&w->lock);
     if (!first)
         return;

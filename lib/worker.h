@@ -138,7 +138,7 @@ struct renderq_worker {
     rq_link poll, keep;             /* the second one is the keeper's */
     rq_queue room;                  /* the queue, parsed */
     const rq_queue *where;
-    renderq_status fatal;           /* why no more jobs are claimed */
+    renderq_status fatal;           /* why no more jobs are claimed; atomic */
     int64_t taken;
     int64_t claim_at_ms, reap_idle_at_ms, reap_busy_at_ms;
     int64_t idle_since_ms;          /* -1: there are jobs in hand */
@@ -224,7 +224,7 @@ int64_t rq_worker_watch(renderq_worker *w);             /* handlers that take to
 /* ---- worker.c ---- */
 
 bool rq_worker_stopped(const renderq_worker *w);        /* a stop was asked for; anybody's */
-bool rq_worker_stopping(const renderq_worker *w);       /* no more work is to be begun; the poller's */
+bool rq_worker_stopping(const renderq_worker *w);       /* no more work is to be begun; anybody's */
 int64_t rq_worker_tell_at(const renderq_worker *w);     /* when handlers are told to stop; INT64_MAX: not yet */
 bool rq_worker_overdue(const renderq_worker *w);        /* run() should have returned; anybody's */
 void rq_worker_give_up(renderq_worker *w, renderq_status why, const char *text);    /* the queue cannot be used */

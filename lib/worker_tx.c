@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "backoff.h"
+#include "check.h"
 #include "clock.h"
 #include "lease.h"
 #include "worker.h"
@@ -157,21 +158,52 @@ static renderq_status roll_back(renderq_worker *w, rq_thread *t, renderq_task *t
     }
 }
 
-/* A commit that failed has rolled back; the job is failed, with the reason. */
+/* Nobody else ends the transaction that the job was received in. */
+static renderq_status commit(rq_thread *t, const renderq_task *task, const rq_lease *lease)
+{
+    renderq *h = t->link.h;
+    renderq_status status = RENDERQ_OK;
+    if (!rq_tx_received(h, &lease->id))
+        return rq_fault(h, RENDERQ_INVALID, "its handler has ended the transaction, which is the worker's to end");
+    if (task->verdict.text)
+        status = renderq_complete(h, task->job, task->verdict.text);
+    return status == RENDERQ_OK ? renderq_commit(h) : status;
+}
+
+/* The row tells whether it was committed, as soon as it can be asked; but nobody stops for a lease that is over. */
+static renderq_status find_out(renderq_worker *w, rq_thread *t, const renderq_task *task, const rq_lease *lease)
+{
+    for (;;) {
+        renderq_status status = rq_tx_find_out(t->link.h, task->job->queue, &lease->id, &lease->token);
+        if (rq_link_note(w, &t->link, status == RENDERQ_ABORTED ? RENDERQ_OK : status))
+            return status;
+        bool over = rq_worker_stopping(w) && renderq_lease_left_ms(task->job) == 0;
+        if (over || rq_worker_overdue(w))
+            return status;
+        wait_to_tell(t);
+    }
+}
+
+/* A job whose transaction was not committed is failed, with the reason. */
 static renderq_status end(renderq_worker *w, rq_thread *t, renderq_task *task, char *why, size_t size)
 {
     renderq *h = t->link.h;
+    rq_lease lease;
     if (task->verdict.word != RQ_SAY_COMPLETE)
         return roll_back(w, t, task);
-    renderq_status status = RENDERQ_OK;
-    if (task->verdict.text)
-        status = renderq_complete(h, task->job, task->verdict.text);
+    renderq_status status = rq_check_lease(h, NULL, task->job, &lease);
     if (status == RENDERQ_OK)
-        status = renderq_commit(h);
-    if (status == RENDERQ_OK || status == RENDERQ_LOST)
+        status = commit(t, task, &lease);
+    if (status == RENDERQ_OK)
         return status;
     snprintf(why, size, "it is done, but the transaction could not be committed: %s: %s", renderq_strstatus(status),
              renderq_errmsg(h));
+    if (status != RENDERQ_UNCERTAIN)
+        task->verdict.text = NULL;      /* nor was that stored */
+    renderq_rollback(h);                /* what its handler may have begun in its place, too */
+    status = find_out(w, t, task, &lease);
+    if (status != RENDERQ_ABORTED)
+        return status;
     task->verdict = (rq_verdict){ .word = RQ_SAY_FAIL, .event = RENDERQ_EVENT_FAILED, .text = why,
                                   .delay_ms = RENDERQ_BACKOFF };
     return roll_back(w, t, task);

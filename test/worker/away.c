@@ -243,12 +243,48 @@ static void what_comes_after_a_stop_is_not_begun(void **state)
     end(&o, k);
 }
 
+static renderq_outcome lose_the_reply(void *arg, renderq_task *task, const renderq_job *job)
+{
+    outage *o = arg;
+    (void)task;
+    (void)job;
+    proxy_set(&o->link, PROXY_CUTS_REPLIES);
+    return RENDERQ_TASK_DONE;
+}
+
+/* It was committed, and then the database was gone: that it is done is known once it can be asked. */
+static void a_commit_whose_reply_was_lost(void **state)
+{
+    kit *k = *state;
+    outage o;
+    prepare(&o, k, false);
+    if (!o.by_link) {
+        sqlite3_close(o.db);
+        print_message("SQLite's answer to a commit cannot be lost\n");
+        skip();
+    }
+    put_some(k, "d", 1);
+    k->options.transactional = 1;
+    k->options.max_jobs = 1;
+    k->options.handler = lose_the_reply;
+    k->options.handler_arg = &o;
+    start(k);
+    wait_until(counts(k).completed == 1);
+    wait_event(k, RENDERQ_EVENT_AWAY, 1);
+    come_back(&o);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(events(k, RENDERQ_EVENT_DONE), 1);
+    assert_int_equal(events(k, RENDERQ_EVENT_LOST), 0);
+    expect_queue(k, 0, 0, 1, 0, 0);
+    end(&o, k);
+}
+
 int run_away(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(jobs_go_on_when_it_is_gone), TEST(jobs_go_on_when_it_hangs), TEST(a_renewal_that_fails_harms_nothing),
         TEST(leases_run_out_meanwhile), TEST(a_stop_meanwhile), TEST(a_stop_ends_the_wait_for_a_job),
-        TEST(what_comes_after_a_stop_is_not_begun),
+        TEST(what_comes_after_a_stop_is_not_begun), TEST(a_commit_whose_reply_was_lost),
     };
     return cmocka_run_group_tests_name("away", tests, NULL, NULL);
 }

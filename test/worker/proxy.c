@@ -73,7 +73,7 @@ static void *run(void *arg)
     proxy *p = arg;
     while (state_of(p) != PROXY_ENDS) {
         struct pollfd fds[2 + 2 * PROXY_LINKS];
-        bool passes = state_of(p) == PROXY_PASSES;
+        bool passes = state_of(p) == PROXY_PASSES || state_of(p) == PROXY_CUTS_REPLIES;
         fds[0] = (struct pollfd){ .fd = p->wake[0], .events = POLLIN };
         fds[1] = (struct pollfd){ .fd = state_of(p) == PROXY_HANGS ? -1 : p->listener, .events = POLLIN };
         for (int i = 0; i < 2 * PROXY_LINKS; i++)
@@ -91,7 +91,11 @@ static void *run(void *arg)
             continue;
         }
         for (int i = 0; i < 2 * PROXY_LINKS; i++)
-            if (fds[2 + i].revents && p->links[i / 2][i % 2] == fds[2 + i].fd)
+            if (!fds[2 + i].revents || p->links[i / 2][i % 2] != fds[2 + i].fd)
+                continue;
+            else if (i % 2 == 1 && state_of(p) == PROXY_CUTS_REPLIES)
+                shut(p->links[i / 2]);
+            else
                 pass(p->links[i / 2], i % 2);
         if (fds[1].revents)
             take_new(p);

@@ -9,6 +9,7 @@ typedef enum proxy_state {
     PROXY_PASSES,
     PROXY_CUT,          /* every link is closed, and new ones at once */
     PROXY_HANGS,        /* links stay, and nothing passes */
+    PROXY_CUTS_REPLIES, /* a request passes, and its reply ends the link; new ones are closed at once */
     PROXY_ENDS
 } proxy_state;
 

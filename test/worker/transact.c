@@ -5,7 +5,7 @@
 #include "worker.h"
 
 /* Puts a follow-up "after" in, delayed so that nobody takes it here, and goes on as the kit's handlers do: c commits, a
- * fails, b goes back, h does not return. */
+ * fails, b goes back, h does not return. Two do what they must not: m commits itself, o rolls back and begins anew. */
 static renderq_outcome follow(void *arg, renderq_task *task, const renderq_job *job)
 {
     kit *k = arg;
@@ -40,6 +40,14 @@ static renderq_outcome follow(void *arg, renderq_task *task, const renderq_job *
     case 'a': return renderq_task_fail(task, "as it must", RENDERQ_NEVER);
     case 'b': return renderq_task_retry(task, 7200000);
     case 'w': return RENDERQ_TASK_RETRY;
+    case 'm':
+        assert_status(h, renderq_commit(h), RENDERQ_OK);
+        return RENDERQ_TASK_DONE;
+    case 'o':
+        assert_status(h, renderq_rollback(h), RENDERQ_OK);
+        assert_status(h, renderq_begin(h), RENDERQ_OK);
+        assert_status(h, renderq_enqueue(h, &after, NULL), RENDERQ_OK);
+        return RENDERQ_TASK_DONE;
     default: return renderq_task_done(task, "with it");
     }
 }
@@ -93,6 +101,32 @@ static void retry_rolls_back(void **state)
     assert_int_equal(job->retry_count, 0);
     renderq_job_free(job);
     assert_int_equal(events(k, RENDERQ_EVENT_RETRIED), 1);
+}
+
+/* What is told is what the row says, whoever ended the transaction. */
+static void a_handler_that_commits(void **state)
+{
+    kit *k = *state;
+    put_some(k, "m", 1);
+    prepare(k, 1);
+    k->options.max_jobs = 1;
+    expect(k, run_here(k), RENDERQ_OK);
+    assert_int_equal(events(k, RENDERQ_EVENT_DONE), 1);
+    expect_queue(k, 0, 0, 1, 0, 1);
+}
+
+static void a_handler_that_rolls_back(void **state)
+{
+    kit *k = *state;
+    renderq_id id = put_without_retries(k, "o");
+    prepare(k, 1);
+    k->options.max_jobs = 1;
+    expect(k, run_here(k), RENDERQ_OK);
+    assert_int_equal(events(k, RENDERQ_EVENT_FAILED), 1);
+    renderq_job *job = look(k, &id);
+    expect_text(job->last_error, "handler has ended the transaction", __FILE__, __LINE__);
+    renderq_job_free(job);
+    expect_queue(k, 0, 0, 0, 1, 0);
 }
 
 static void several_threads_do_each_once(void **state)
@@ -236,8 +270,8 @@ static void nothing_is_claimed_ahead(void **state)
 int run_transact(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(done_commits), TEST(failed_rolls_back), TEST(retry_rolls_back), TEST(several_threads_do_each_once),
-        TEST(idle_it_stops_too), TEST(a_stop_rolls_back), TEST(a_job_that_takes_too_long),
+        TEST(done_commits), TEST(failed_rolls_back), TEST(retry_rolls_back), TEST(a_handler_that_commits),
+        TEST(a_handler_that_rolls_back), TEST(several_threads_do_each_once), TEST(idle_it_stops_too), TEST(a_stop_rolls_back), TEST(a_job_that_takes_too_long),
         TEST(one_that_does_not_return), TEST(one_that_returned_after_all), TEST(once_freed_it_calls_nobody),
         TEST(nothing_is_claimed_ahead),
     };
