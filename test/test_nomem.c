@@ -300,6 +300,12 @@ static renderq_status do_attached(world *w)
     return status == RENDERQ_OK ? renderq_enqueue(w->h, &job, &w->id) : status;
 }
 
+static renderq_status do_attached_transaction(world *w)
+{
+    renderq_status status = renderq_attach("sqlite", w->db, NULL, &w->h);
+    return status == RENDERQ_OK ? do_transaction(w) : status;
+}
+
 static renderq_status do_receive(world *w)
 {
     renderq_status status = renderq_receive(w->h, NULL, &w->out[0]);
@@ -516,6 +522,8 @@ static const act acts[] = {
     { .name = "begin, enqueue, commit", .call = do_transaction,
       .after = "SELECT count(*) = 1 FROM VideoRenderJobs WHERE CompositionId = 'new'" },
     { .name = "attach, enqueue", .call = do_attached, .opens = true,
+      .after = "SELECT count(*) = 1 FROM VideoRenderJobs WHERE CompositionId = 'new'" },
+    { .name = "attach, begin, enqueue, commit", .call = do_attached_transaction, .opens = true,
       .after = "SELECT count(*) = 1 FROM VideoRenderJobs WHERE CompositionId = 'new'" },
     /* a job that there is no memory to give back keeps its lease */
     { .name = "receive, commit", .call = do_receive, .may_be_half = true,
