@@ -176,7 +176,7 @@ renderq_status rq_sqlite_find(rq_conn *base, int64_t *id)
     *id = open ? 1 + (int64_t)version_of(conn->db) : 0;
     conn->left_open &= open;
     return !conn->left_open ? RENDERQ_OK
-                            : rq_error_set(base->session->error, RENDERQ_ABORTED, 0,
+                            : rq_error_set(base->session->error, RENDERQ_FAILED, 0,
                                            "the transaction on this connection could not be rolled back when it had "
                                            "to be: say ROLLBACK there; nothing was done");
 }

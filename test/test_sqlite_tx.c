@@ -304,7 +304,7 @@ static void a_rollback_that_fails_on_an_attached_connection(void **state)
     assert_status(h[1], renderq_commit(h[1]), RENDERQ_INTERRUPTED);
     sqlite3_finalize(stmt);
     for (int i = 0; i < 2; i++) {
-        assert_status(h[1], put_alone(h[1]), RENDERQ_ABORTED);
+        assert_status(h[1], put_alone(h[1]), RENDERQ_FAILED);
         assert_says(h[1], "say ROLLBACK there");
     }
     db_exec(own, "ROLLBACK");
