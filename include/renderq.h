@@ -434,7 +434,7 @@ renderq_status renderq_begin(renderq *h);
  *
  * On an attached handle with the caller's transaction open the job is taken and completed in that: nothing of it
  * survives a rollback, neither the lease nor a count of attempts. On SQLite such a transaction sees the queue as it was
- * at its first read, so that waiting in it (wait_ms) finds nothing.
+ * at its first read, so that nothing is waited for in it (wait_ms).
  * Returns OK, EMPTY, INVALID (a transaction of this handle is open; options->unstarted), or one marked [any]; after all
  * but OK no transaction is open. A claim that could not be carried through is given back. */
 renderq_status renderq_receive(renderq *h, const renderq_claim_options *options, renderq_job **out);

@@ -67,6 +67,7 @@ struct rq_driver {
 
     /* The caller's transaction on an attached connection: *id is what tells it from others, 0 when none is open. */
     renderq_status (*find)(rq_conn *conn, int64_t *id);
+    bool reads_snapshots;           /* a transaction sees the queue as it was at its first read: waiting in it is vain */
     bool find_is_vague;             /* *id holds from the first write on alone, and a rollback does not change it */
 
     void (*close)(rq_conn *conn);

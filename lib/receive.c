@@ -128,6 +128,8 @@ renderq_status renderq_receive(renderq *h, const renderq_claim_options *options,
     if (status != RENDERQ_OK)
         return status;
     rq_claim_into(&c, out, 1);
+    if (h->tx.state == RQ_TX_CALLERS && h->driver->reads_snapshots)
+        c.wait_ms = 0;
     rq_error before = h->error;
     status = rq_claim_wait(&c, h->tx.state == RQ_TX_CALLERS ? take_once : receive_once);
     if (status == RENDERQ_OK)

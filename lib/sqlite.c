@@ -470,6 +470,7 @@ const rq_driver rq_sqlite_driver = {
     .open = sqlite_open,
     .attach = sqlite_attach,
     .find = rq_sqlite_find,
+    .reads_snapshots = true,
     .find_is_vague = true,
     .close = sqlite_close,
     .abandon = sqlite_abandon,
