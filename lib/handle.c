@@ -386,10 +386,9 @@ static renderq *new_handle(renderq_status *status)
     return h;
 }
 
-renderq_status rq_open_with(const rq_driver *driver, const char *url, const renderq_options *options, renderq **out)
+/* All but the connection. */
+static renderq_status prepare(const rq_driver *driver, const char *url, const renderq_options *options, renderq **out)
 {
-    if (!out)
-        return RENDERQ_INVALID;
     renderq_status status;
     renderq *h = *out = new_handle(&status);
     if (!h)
@@ -398,10 +397,33 @@ renderq_status rq_open_with(const rq_driver *driver, const char *url, const rend
         status = take_url(h, driver, url);
     if (status == RENDERQ_OK)
         status = take_options(h, options);
-    if (status == RENDERQ_OK)
-        status = h->driver->open(&h->session, &h->conn);
-    h->ready = status == RENDERQ_OK;
     return status;
+}
+
+renderq_status rq_open_with(const rq_driver *driver, const char *url, const renderq_options *options, renderq **out)
+{
+    if (!out)
+        return RENDERQ_INVALID;
+    renderq_status status = prepare(driver, url, options, out);
+    if (status == RENDERQ_OK)
+        status = (*out)->driver->open(&(*out)->session, &(*out)->conn);
+    if (*out)
+        (*out)->ready = status == RENDERQ_OK;
+    return status;
+}
+
+renderq_status rq_open_later(const char *url, const renderq_options *options, renderq **out)
+{
+    renderq_status status = prepare(NULL, url, options, out);
+    if (*out)
+        (*out)->ready = status == RENDERQ_OK;
+    return status;
+}
+
+renderq_status rq_open_now(renderq *h)
+{
+    rq_stop_begin(&h->stop, false);
+    return h->conn ? RENDERQ_OK : h->driver->open(&h->session, &h->conn);
 }
 
 renderq_status rq_attach_with(const rq_driver *driver, const char *scheme, void *connection,

@@ -69,6 +69,11 @@ renderq_status rq_open_with(const rq_driver *driver, const char *url, const rend
 renderq_status rq_attach_with(const rq_driver *driver, const char *scheme, void *connection,
                               const renderq_options *options, renderq **out);
 
+/* renderq_open() in two steps. The first one makes a handle that its statements connect, as after a link that broke; the
+ * second connects it, and tells why that cannot be. */
+renderq_status rq_open_later(const char *url, const renderq_options *options, renderq **out);
+renderq_status rq_open_now(renderq *h);
+
 /* What a call is. */
 enum {
     RQ_JOINS = 0,                   /* in a transaction it is part of that */

@@ -150,10 +150,25 @@ static renderq_status take_options(renderq_worker *w, const char *url, const ren
 
 /* ---- new and free ---- */
 
-renderq_status rq_link_connect(renderq_worker *w, rq_link *link)
+renderq_status rq_link_make(renderq_worker *w, rq_link *link)
 {
-    renderq_status status = renderq_open(w->url, &w->connection, &link->h);
-    return status == RENDERQ_OK ? status : rq_worker_fault(w, status, "%s", renderq_errmsg(link->h));
+    renderq_status status = rq_open_later(w->url, &w->connection, &link->h);
+    if (status == RENDERQ_OK)
+        return status;
+    rq_worker_fault(w, status, "%s", renderq_errmsg(link->h));
+    renderq_close(link->h);
+    link->h = NULL;
+    return status;
+}
+
+/* A database that is away just now is waited for, as later. */
+void rq_link_connect(renderq_worker *w, rq_link *link)
+{
+    renderq_status status = rq_open_now(link->h);
+    if (status == RENDERQ_OK || status == RENDERQ_INTERRUPTED || rq_status_passes(status))
+        rq_link_note(w, link, status);
+    else
+        rq_worker_give_up(w, status, renderq_errmsg(link->h));
 }
 
 static renderq_status open_worker(renderq_worker *w)
@@ -163,7 +178,10 @@ static renderq_status open_worker(renderq_worker *w)
         number = rq_stop_open(&w->wake_keeper);
     if (number != 0)
         return rq_worker_fault(w, RENDERQ_FAILED, "opening a pipe failed: %s", strerror(number));
-    renderq_status status = rq_link_connect(w, &w->poll);
+    renderq_status status = rq_link_make(w, &w->poll);
+    if (status != RENDERQ_OK)
+        return status;
+    status = rq_open_now(w->poll.h);
     if (status == RENDERQ_OK)
         status = rq_which_queue(w->poll.h, w->queue, &w->room, &w->where);
     return status == RENDERQ_OK ? status : rq_worker_fault(w, status, "%s", renderq_errmsg(w->poll.h));
@@ -349,4 +367,5 @@ void rq_worker_give_up(renderq_worker *w, renderq_status why, const char *text)
         return;
     rq_worker_log(w, RENDERQ_LOG_ERROR, "no more jobs are claimed: %s: %s", renderq_strstatus(why), text);
     __atomic_store_n(&w->give_up_at_ms, grace_ends(w), __ATOMIC_SEQ_CST);
+    rq_stop_raise(&w->wake);
 }

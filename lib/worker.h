@@ -86,7 +86,7 @@ typedef struct rq_thread {
     renderq_worker *worker;
     pthread_t id;
     rq_link link;                   /* in transactional mode, its own connection */
-    bool in_handler, ended;         /* under the worker's lock */
+    bool connecting, in_handler, ended;     /* under the worker's lock */
     bool left;                      /* in a handler that does not return */
 } rq_thread;
 
@@ -228,7 +228,8 @@ bool rq_worker_stopping(const renderq_worker *w);       /* no more work is to be
 int64_t rq_worker_tell_at(const renderq_worker *w);     /* when handlers are told to stop; INT64_MAX: not yet */
 bool rq_worker_overdue(const renderq_worker *w);        /* run() should have returned; anybody's */
 void rq_worker_give_up(renderq_worker *w, renderq_status why, const char *text);    /* the queue cannot be used */
-renderq_status rq_link_connect(renderq_worker *w, rq_link *link);
+renderq_status rq_link_make(renderq_worker *w, rq_link *link);          /* its handle, not connected */
+void rq_link_connect(renderq_worker *w, rq_link *link);     /* its thread's first word: what refuses it ends the run */
 void rq_worker_unref(renderq_worker *w);                /* under the lock, which it leaves */
 
 #endif

@@ -193,6 +193,7 @@ void *rq_worker_keep(void *worker)
     renderq_worker *w = worker;
     int64_t look_ms = rq_worker_third_ms(w) / 4 < LOOK_MS ? rq_worker_third_ms(w) / 4 : LOOK_MS;
     batch b;
+    rq_link_connect(w, &w->keep);
     for (;;) {
         rq_stop_begin(&w->wake_keeper, false);
         if (is_over(w))

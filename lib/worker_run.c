@@ -31,6 +31,7 @@ static renderq_status start_handlers(renderq_worker *w)
         rq_thread *t = &w->threads[i];
         t->worker = w;
         t->in_handler = t->left = t->ended = false;
+        t->connecting = w->options.transactional;
         pthread_mutex_lock(&w->lock);
         w->refs++;
         pthread_mutex_unlock(&w->lock);
@@ -165,14 +166,11 @@ static renderq_status check_run(renderq_worker *w)
 static renderq_status run_leased(renderq_worker *w)
 {
     pthread_t keeper;
-    renderq_status status = w->keep.h ? RENDERQ_OK : rq_link_connect(w, &w->keep);
+    renderq_status status = w->keep.h ? RENDERQ_OK : rq_link_make(w, &w->keep);
     if (status == RENDERQ_OK)
         status = start_thread(w, &keeper, rq_worker_keep, w, true);
-    if (status != RENDERQ_OK) {
-        renderq_close(w->keep.h);
-        w->keep.h = NULL;
+    if (status != RENDERQ_OK)
         return status;
-    }
     status = start_handlers(w);
     if (status == RENDERQ_OK)
         rq_worker_poll(w);
@@ -182,7 +180,7 @@ static renderq_status run_leased(renderq_worker *w)
 }
 
 /* A connection a thread; the first one has the worker's. */
-static renderq_status connect_threads(renderq_worker *w)
+static renderq_status make_links(renderq_worker *w)
 {
     renderq_status status = RENDERQ_OK;
     w->threads[0].link.h = w->poll.h;
@@ -190,14 +188,14 @@ static renderq_status connect_threads(renderq_worker *w)
         rq_link *link = &w->threads[i].link;
         link->name = "transactions";
         if (!link->h)
-            status = rq_link_connect(w, link);
+            status = rq_link_make(w, link);
     }
     return status;
 }
 
 static renderq_status run_transactions(renderq_worker *w)
 {
-    renderq_status status = connect_threads(w);
+    renderq_status status = make_links(w);
     if (status == RENDERQ_OK)
         status = start_handlers(w);
     if (status == RENDERQ_OK)

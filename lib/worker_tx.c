@@ -265,7 +265,9 @@ void *rq_worker_transact(void *thread)
 {
     rq_thread *t = thread;
     renderq_worker *w = t->worker;
+    rq_link_connect(w, &t->link);
     pthread_mutex_lock(&w->lock);
+    t->connecting = false;
     while (wait_turn(w, t)) {
         renderq_task *task = receive(w, t);
         if (task)
@@ -289,15 +291,16 @@ static void end_asking(renderq_worker *w)
     pthread_cond_broadcast(&w->work);
 }
 
-/* Who asks for a job that would not be begun is interrupted once, so that it can give back what it may have by then;
- * from when run() should have returned on, everybody is who is not in a handler. Under the lock. */
+/* Who asks for a job that would not be begun is interrupted once, so that it can give back what it may have by then; who
+ * connects, as often as need be; from when run() should have returned on, everybody is who is not in a handler. Under
+ * the lock. */
 static void interrupt_threads(renderq_worker *w)
 {
     bool overdue = rq_worker_overdue(w);
     for (size_t i = 0; i < w->n_threads; i++) {
         rq_thread *t = &w->threads[i];
         bool asks = t == w->asking && !w->hushed;
-        if (asks || (overdue && !t->in_handler && !t->left && !t->ended))
+        if (asks || t->connecting || (overdue && !t->in_handler && !t->left && !t->ended))
             renderq_interrupt(t->link.h);
         w->hushed = w->hushed || asks;
     }

@@ -243,6 +243,42 @@ static void what_comes_after_a_stop_is_not_begun(void **state)
     end(&o, k);
 }
 
+/* Gone when run() begins is gone as later. For SQLite only the poller meets that. */
+static void gone_at_the_start(kit *k, bool transactional)
+{
+    outage o;
+    prepare(&o, k, false);
+    put_some(k, "d", 1);
+    k->options.transactional = transactional;
+    k->options.threads = 3;
+    k->options.max_jobs = 1;
+    make(k);
+    go(&o);
+    start(k);
+    wait_event(k, RENDERQ_EVENT_AWAY, 1);
+    come_back(&o);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(events(k, RENDERQ_EVENT_DONE), 1);
+    go(&o);
+    start(k);                                       /* once more, for a stop */
+    sleep_ms(100);
+    stop(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+    come_back(&o);
+    expect_queue(k, 0, 0, 1, 0, 0);
+    end(&o, k);
+}
+
+static void it_is_gone_at_the_start(void **state)
+{
+    gone_at_the_start(*state, false);
+}
+
+static void it_is_gone_at_the_start_of_transactions(void **state)
+{
+    gone_at_the_start(*state, true);
+}
+
 static renderq_outcome lose_the_reply(void *arg, renderq_task *task, const renderq_job *job)
 {
     outage *o = arg;
@@ -285,6 +321,7 @@ int run_away(void)
         TEST(jobs_go_on_when_it_is_gone), TEST(jobs_go_on_when_it_hangs), TEST(a_renewal_that_fails_harms_nothing),
         TEST(leases_run_out_meanwhile), TEST(a_stop_meanwhile), TEST(a_stop_ends_the_wait_for_a_job),
         TEST(what_comes_after_a_stop_is_not_begun), TEST(a_commit_whose_reply_was_lost),
+        TEST(it_is_gone_at_the_start), TEST(it_is_gone_at_the_start_of_transactions),
     };
     return cmocka_run_group_tests_name("away", tests, NULL, NULL);
 }

@@ -235,20 +235,10 @@ void make(kit *k)
     expect(k, status, RENDERQ_OK);
 }
 
-static renderq_status run(kit *k)
-{
-    int64_t until = now_ms() + PATIENCE_MS;
-    renderq_status status;
-    do
-        status = renderq_worker_run(k->w);
-    while (status == RENDERQ_DISCONNECTED && calls(k) == 0 && now_ms() < until);
-    return status;
-}
-
 static void *run_thread(void *arg)
 {
     kit *k = arg;
-    k->answer = run(k);
+    k->answer = renderq_worker_run(k->w);
     k->ended_ms = now_ms();
     __atomic_store_n(&k->ended, 1, __ATOMIC_SEQ_CST);
     return NULL;
@@ -284,7 +274,7 @@ renderq_status run_here(kit *k)
 {
     if (!k->w)
         make(k);
-    return run(k);
+    return renderq_worker_run(k->w);
 }
 
 size_t events(kit *k, renderq_event_type type)
