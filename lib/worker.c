@@ -75,6 +75,8 @@ static renderq_status check_options(renderq_worker *w)
     if (status == RENDERQ_OK && (o->max_jobs < 0 || o->empty_ms < 0))
         status = rq_worker_fault(w, RENDERQ_INVALID, "max_jobs is %lld and empty_ms is %lld: they cannot be negative",
                                  (long long)o->max_jobs, (long long)o->empty_ms);
+    if (o->empty_ms > RENDERQ_DELAY_MAX_MS)
+        o->empty_ms = RENDERQ_DELAY_MAX_MS;     /* as good as for ever, and no sum with it overflows */
     return status;
 }
 

@@ -83,6 +83,7 @@ static bool start_ahead(renderq_worker *w)
             rq_worker_lose(w, tasks[i]);
             pthread_mutex_lock(&w->lock);
             rq_task_drop(tasks[i]);
+            w->taken--;
             pthread_mutex_unlock(&w->lock);
         }
     return answered;

@@ -207,6 +207,7 @@ static void collect(renderq_worker *w)
     pthread_mutex_lock(&w->lock);
     while ((task = rq_task_pop(&w->finished))) {
         if (task->gone) {
+            w->taken -= !task->began_ms && !task->unbegun;      /* no handler has had it */
             rq_task_drop(task);
             continue;
         }

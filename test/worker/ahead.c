@@ -86,6 +86,26 @@ static void they_go_back_when_their_turn_would_come_too_late(void **state)
     expect(k, wait_end(k), RENDERQ_OK);
 }
 
+/* It is ended by somebody else while it waits; so another one is worked on. */
+static void one_that_is_lost_is_not_counted(void **state)
+{
+    kit *k = *state;
+    put_some(k, "h", 1);
+    renderq_id id = put_some(k, "d", 1);
+    put_some(k, "d", 3);
+    k->options.prefetch = 2;
+    k->options.max_jobs = 3;
+    start(k);
+    wait_unstarted(k, 1);
+    wait_event(k, RENDERQ_EVENT_STARTED, 1);
+    assert_status(k->h, renderq_cancel(k->h, NULL, &id), RENDERQ_OK);
+    let_go(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(k->calls, 3);
+    assert_int_equal(events(k, RENDERQ_EVENT_LOST), 1);
+    expect_queue(k, 1, 0, 3, 0, 0);
+}
+
 static int dies(void *arg)
 {
     kit *k = arg;
@@ -115,7 +135,8 @@ int run_ahead(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(they_are_started_when_it_is_their_turn), TEST(a_stop_gives_them_back),
-        TEST(they_go_back_when_their_turn_would_come_too_late), TEST(a_crash_counts_those_that_were_started),
+        TEST(they_go_back_when_their_turn_would_come_too_late), TEST(one_that_is_lost_is_not_counted),
+        TEST(a_crash_counts_those_that_were_started),
     };
     return cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
 }

@@ -67,6 +67,29 @@ static void it_may_wait_before_it_is_empty(void **state)
     assert_true(k->ended_ms - put_ms >= 590);
 }
 
+static void it_may_wait_for_ever(kit *k, bool transactional)
+{
+    k->options.stop_when_empty = 1;
+    k->options.empty_ms = INT64_MAX;
+    k->options.transactional = transactional;
+    start(k);
+    sleep_ms(100);                                  /* time to find nothing */
+    put_some(k, "d", 1);
+    wait_event(k, RENDERQ_EVENT_DONE, 1);
+    stop(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+}
+
+static void it_may_wait_for_ever_before_it_is_empty(void **state)
+{
+    it_may_wait_for_ever(*state, false);
+}
+
+static void in_transactions_it_may_too(void **state)
+{
+    it_may_wait_for_ever(*state, true);
+}
+
 static void several_at_once_and_no_more(void **state)
 {
     kit *k = *state;
@@ -130,6 +153,7 @@ int run_ends(void)
     const struct CMUnitTest tests[] = {
         TEST(it_ends_after_so_many_jobs), TEST(it_ends_when_the_queue_is_empty),
         TEST(it_is_not_empty_while_a_job_is_in_hand), TEST(it_may_wait_before_it_is_empty),
+        TEST(it_may_wait_for_ever_before_it_is_empty), TEST(in_transactions_it_may_too),
         TEST(several_at_once_and_no_more), TEST(it_polls), TEST(it_heals_the_queue), TEST(it_promotes_what_is_due),
     };
     return cmocka_run_group_tests_name("ends", tests, NULL, NULL);
