@@ -581,8 +581,8 @@ typedef enum renderq_stop_reason {
  * then return RENDERQ_TASK_RETRY, or what there is. From any thread while the handler runs. Cheap. */
 renderq_stop_reason renderq_task_should_stop(const renderq_task *task);
 
-/* Whether the lease is lost: it was ended by somebody else, or ran out because it could not be renewed in time.
- * From any thread while the handler runs. */
+/* Whether the lease is lost: it was ended by somebody else, or ran out because it could not be renewed in time. Once
+ * this or renderq_task_should_stop() has said so, it stays so. From any thread while the handler runs. */
 int renderq_job_lost(const renderq_task *task);
 
 /* Keeps a line with the job for people to see: renderq_job.progress. It is sent with the next renewal, at the latest

@@ -167,6 +167,9 @@ void rq_task_release(renderq_task *task);                   /* one reference les
 
 void rq_task_set_lease(renderq_task *task, const renderq_job *job);     /* it began anew; under the lock */
 
+/* Lost for certain, or its handler was told so. */
+bool rq_task_is_lost(const renderq_task *task);
+
 /* ---- worker_say.c: log and events ---- */
 
 void rq_worker_log(renderq_worker *w, renderq_log_level level, const char *format, ...)

@@ -27,7 +27,7 @@ typedef struct batch {
 /* Jobs that wait ahead of their turn are not renewed: they have it soon, or go back. */
 static bool is_kept(const renderq_task *task)
 {
-    return !task->gone && !task->given_up && !task->unbegun && task->state >= RQ_TASK_READY;
+    return !rq_task_is_lost(task) && !task->given_up && !task->unbegun && task->state >= RQ_TASK_READY;
 }
 
 static int64_t age_ms(const renderq_task *task, int64_t now_ms)
@@ -160,14 +160,22 @@ static renderq_status renew_each(renderq_worker *w, batch *b)
     return answered ? RENDERQ_OK : status;
 }
 
+/* Jobs that are lost are not renewed. A renewal of none tells then whether the database is back. */
+static renderq_status renew_none(renderq_worker *w)
+{
+    static const renderq_id none = { "00000000-0000-0000-0000-000000000000" };
+    rq_job job = { .job = { .id = none, .lease = none, .queue = w->where->text } };
+    return renderq_renew(w->keep.h, &job.job, NULL);
+}
+
 static void renew(renderq_worker *w, batch *b)
 {
     if (rq_clock_ms() < w->keep.try_at_ms)
         return;
     do {
         size_t in_hand = collect(w, b);
-        if (in_hand == 0 && w->keep.away)
-            rq_link_note(w, &w->keep, RENDERQ_OK);      /* nothing waits for this connection any more */
+        if (b->n == 0 && w->keep.away)  /* with nothing in hand, nothing waits for this connection any more */
+            rq_link_note(w, &w->keep, in_hand > 0 ? renew_none(w) : RENDERQ_OK);
         if (b->n == 0)
             return;
         renderq_status status = renew_some(w, b, 0, b->n);

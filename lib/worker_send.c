@@ -203,12 +203,14 @@ static bool tell_done(renderq_worker *w, renderq_task **tasks, size_t n, bool *r
 /* Takes over what is finished. What is lost leaves at once. */
 static void collect(renderq_worker *w)
 {
+    static const renderq_status is_lost = RENDERQ_LOST;
+    rq_task_queue lost = { 0 };
     renderq_task *task;
     pthread_mutex_lock(&w->lock);
     while ((task = rq_task_pop(&w->finished))) {
-        if (task->gone) {
+        if (rq_task_is_lost(task)) {
             w->taken -= !task->began_ms && !task->unbegun;      /* no handler has had it */
-            rq_task_drop(task);
+            rq_task_push(&lost, task);
             continue;
         }
         task->state = RQ_TASK_SENDING;
@@ -216,6 +218,8 @@ static void collect(renderq_worker *w)
         rq_task_push(&w->unsent, task);
     }
     pthread_mutex_unlock(&w->lock);
+    while ((task = rq_task_pop(&lost)))
+        settle(w, &task, &is_lost, 1);
     /* A handler may have been quicker to see that its time is up than the poller. */
     for (task = w->unsent.n ? w->unsent.first : NULL; task; task = task->next)
         if (task->ended_ms >= task->deadline_ms)

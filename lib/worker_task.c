@@ -109,10 +109,18 @@ void rq_task_drop(renderq_task *task)
 
 /* ---- what the handler asks ---- */
 
+bool rq_task_is_lost(const renderq_task *task)
+{
+    return __atomic_load_n(&task->lost, __ATOMIC_RELAXED);
+}
+
+/* A lease that has run out could still be ours, and be renewed; but not once the handler has heard that it is lost. */
 static bool is_lost(const renderq_task *task)
 {
-    return __atomic_load_n(&task->lost, __ATOMIC_RELAXED)
-           || rq_clock_ms() >= __atomic_load_n(&task->lease_ends_ms, __ATOMIC_RELAXED);
+    renderq_task *own = (renderq_task *)(uintptr_t)task;    /* it is the handler that shall not change it */
+    if (rq_clock_ms() >= __atomic_load_n(&task->lease_ends_ms, __ATOMIC_RELAXED))
+        __atomic_store_n(&own->lost, 1, __ATOMIC_RELAXED);
+    return rq_task_is_lost(task);
 }
 
 int renderq_job_lost(const renderq_task *task)

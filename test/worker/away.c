@@ -142,8 +142,18 @@ static void a_renewal_that_fails_harms_nothing(void **state)
     end(&o, k);
 }
 
+/* Leases have run out for everybody, and nobody has told the queue of the jobs. */
+static void expect_untold(kit *k, size_t n)
+{
+    assert_int_equal(events(k, RENDERQ_EVENT_LOST), n);
+    assert_int_equal(events(k, RENDERQ_EVENT_DONE) + events(k, RENDERQ_EVENT_FAILED), 0);
+    run_out(k);
+    reap(k);
+    expect_queue(k, 0, 0, 0, 0, (int64_t)n);        /* one failure, which is the lease's */
+}
+
 /* It is gone for longer than a lease, which is at most a second more than it says: the handlers hear that their jobs
- * are lost, as far as we know. */
+ * are lost, as far as we know, so what they return does not count. */
 static void leases_run_out_meanwhile(void **state)
 {
     kit *k = *state;
@@ -162,8 +172,61 @@ static void leases_run_out_meanwhile(void **state)
     stop(k);
     come_back(&o);
     expect(k, wait_end(k), RENDERQ_OK);
-    renderq_counts now = counts(k);
-    assert_int_equal(now.processing, 0);            /* given back, or reaped */
+    expect_untold(k, 2);
+    end(&o, k);
+}
+
+/* Fails for ever if its job was lost at any time, and waits until it is let go. */
+static renderq_outcome fail_if_lost(void *arg, renderq_task *task, const renderq_job *job)
+{
+    kit *k = arg;
+    (void)job;
+    while (!renderq_job_lost(task))
+        sleep_ms(2);
+    pthread_mutex_lock(&k->lock);
+    k->calls++;
+    bool go = k->let_go;
+    pthread_mutex_unlock(&k->lock);
+    while (!go) {
+        sleep_ms(2);
+        pthread_mutex_lock(&k->lock);
+        go = k->let_go;
+        pthread_mutex_unlock(&k->lock);
+    }
+    pthread_mutex_lock(&k->lock);
+    k->reasons[renderq_task_should_stop(task)]++;
+    pthread_mutex_unlock(&k->lock);
+    return renderq_task_fail(task, "it was lost", RENDERQ_NEVER);
+}
+
+static bool has_called(kit *k)
+{
+    pthread_mutex_lock(&k->lock);
+    bool has = k->calls > 0;
+    pthread_mutex_unlock(&k->lock);
+    return has;
+}
+
+/* It is back before the handler returns, and the lease could be renewed; but the handler was told. */
+static void what_is_lost_stays_lost(void **state)
+{
+    kit *k = *state;
+    outage o;
+    prepare(&o, k, false);
+    put_some(k, "lost", 1);
+    k->options.handler = fail_if_lost;
+    k->options.lease_s = 1;
+    k->options.max_jobs = 1;
+    start(k);
+    wait_event(k, RENDERQ_EVENT_STARTED, 1);
+    go(&o);
+    wait_until(has_called(k));
+    come_back(&o);
+    wait_until(events(k, RENDERQ_EVENT_BACK) == events(k, RENDERQ_EVENT_AWAY));
+    let_go(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(k->reasons[RENDERQ_STOP_LOST], 1);
+    expect_untold(k, 1);
     end(&o, k);
 }
 
@@ -324,9 +387,10 @@ int run_away(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(jobs_go_on_when_it_is_gone), TEST(jobs_go_on_when_it_hangs), TEST(a_renewal_that_fails_harms_nothing),
-        TEST(leases_run_out_meanwhile), TEST(a_stop_meanwhile), TEST(a_stop_ends_the_wait_for_a_job),
-        TEST(what_comes_after_a_stop_is_not_begun), TEST(a_commit_whose_reply_was_lost),
-        TEST(it_is_gone_at_the_start), TEST(it_is_gone_at_the_start_of_transactions),
+        TEST(leases_run_out_meanwhile), TEST(what_is_lost_stays_lost), TEST(a_stop_meanwhile),
+        TEST(a_stop_ends_the_wait_for_a_job), TEST(what_comes_after_a_stop_is_not_begun),
+        TEST(a_commit_whose_reply_was_lost), TEST(it_is_gone_at_the_start),
+        TEST(it_is_gone_at_the_start_of_transactions),
     };
     return cmocka_run_group_tests_name("away", tests, NULL, NULL);
 }
