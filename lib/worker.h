@@ -16,7 +16,6 @@ typedef enum rq_task_state {
     RQ_TASK_SENDING         /* the poller is telling it */
 } rq_task_state;
 
-#define RQ_DELAY_UNSAID INT64_MIN
 #define RQ_REAP_BUSY_MS 60000       /* how often a busy worker reaps, at most; see worker_claim.c */
 
 /* What the queue is told about a finished job. */
@@ -60,7 +59,7 @@ struct renderq_task {
     renderq_outcome outcome;
     char *output_url, *message;
     const char *no_message;         /* said instead of a message that there was no memory for */
-    int64_t delay_ms;
+    int64_t fail_ms, retry_ms;      /* delays, each of the call of that name */
 
     /* The poller's. */
     rq_verdict verdict;

@@ -61,10 +61,10 @@ static rq_verdict say_failed(const char *text, int64_t delay_ms)
     return (rq_verdict){ .word = RQ_SAY_FAIL, .event = RENDERQ_EVENT_FAILED, .text = text, .delay_ms = delay_ms };
 }
 
-/* A handler that was told to stop because it took too long may still have finished; then its result counts. */
+/* A handler that was told to stop because it took too long may still have finished; then its result counts. One that
+ * was given up may still be saying it. */
 rq_verdict rq_worker_judge(const renderq_worker *w, const renderq_task *task)
 {
-    int64_t delay_ms = task->delay_ms;
     if (task->late)
         return say_failed(w->too_long, RENDERQ_BACKOFF);
     if (task->given_up || task->unbegun)
@@ -74,12 +74,10 @@ rq_verdict rq_worker_judge(const renderq_worker *w, const renderq_task *task)
     if (task->outcome == RENDERQ_TASK_RETRY && task->ended_ms >= task->deadline_ms)
         return say_failed(w->too_long, RENDERQ_BACKOFF);
     if (task->outcome == RENDERQ_TASK_RETRY)
-        return (rq_verdict){ .word = RQ_SAY_RELEASE, .event = RENDERQ_EVENT_RETRIED,
-                             .delay_ms = delay_ms > 0 ? delay_ms : 0 };
+        return (rq_verdict){ .word = RQ_SAY_RELEASE, .event = RENDERQ_EVENT_RETRIED, .delay_ms = task->retry_ms };
     if (task->outcome != RENDERQ_TASK_FAILED)
         return say_failed("the handler returned what is no renderq_outcome", RENDERQ_BACKOFF);
-    return say_failed(task->message ? task->message : task->no_message,
-                      delay_ms == RQ_DELAY_UNSAID ? RENDERQ_BACKOFF : delay_ms);
+    return say_failed(task->message ? task->message : task->no_message, task->fail_ms);
 }
 
 /* ---- saying it ---- */

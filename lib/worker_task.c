@@ -64,7 +64,7 @@ void rq_task_set_lease(renderq_task *task, const renderq_job *job)
 renderq_task *rq_task_take(renderq_worker *w, renderq_job *job)
 {
     renderq_task *task = rq_task_pop(&w->spare);
-    *task = (renderq_task){ .worker = w, .job = job, .refs = 1, .deadline_ms = INT64_MAX, .delay_ms = RQ_DELAY_UNSAID };
+    *task = (renderq_task){ .worker = w, .job = job, .refs = 1, .deadline_ms = INT64_MAX, .fail_ms = RENDERQ_BACKOFF };
     task->lease.job.id = job->id;
     task->lease.job.lease = job->lease;
     task->lease.job.queue = job->queue;
@@ -158,11 +158,11 @@ renderq_outcome renderq_task_fail(renderq_task *task, const char *error, int64_t
     free(task->message);
     task->message = NULL;
     task->no_message = NULL;
-    task->delay_ms = retry_ms;
+    task->fail_ms = retry_ms;
     if (retry_ms > RENDERQ_DELAY_MAX_MS)
-        task->delay_ms = RENDERQ_DELAY_MAX_MS;
+        task->fail_ms = RENDERQ_DELAY_MAX_MS;
     else if (retry_ms < 0 && retry_ms != RENDERQ_NEVER)
-        task->delay_ms = RENDERQ_BACKOFF;
+        task->fail_ms = RENDERQ_BACKOFF;
     if (error) {
         size_t size = (size_t)RENDERQ_ERROR_MAX * 3 + 1, len = strlen(error);
         char *text = malloc(len < size / 3 ? len * 3 + 1 : size);
@@ -177,7 +177,7 @@ renderq_outcome renderq_task_fail(renderq_task *task, const char *error, int64_t
 
 renderq_outcome renderq_task_retry(renderq_task *task, int64_t delay_ms)
 {
-    task->delay_ms = delay_ms < 0 ? 0 : delay_ms > RENDERQ_DELAY_MAX_MS ? RENDERQ_DELAY_MAX_MS : delay_ms;
+    task->retry_ms = delay_ms < 0 ? 0 : delay_ms > RENDERQ_DELAY_MAX_MS ? RENDERQ_DELAY_MAX_MS : delay_ms;
     return RENDERQ_TASK_RETRY;
 }
 
@@ -191,8 +191,8 @@ renderq_outcome renderq_task_done(renderq_task *task, const char *output_url)
         return renderq_task_fail(task, "it is done, but its output URL is too long or not UTF-8", RENDERQ_BACKOFF);
     task->output_url = strdup(output_url);
     if (!task->output_url) {
+        renderq_task_fail(task, NULL, RENDERQ_BACKOFF);
         task->no_message = "it is done, but there was no memory for its output URL";
-        task->delay_ms = RENDERQ_BACKOFF;
         return RENDERQ_TASK_FAILED;
     }
     return RENDERQ_TASK_DONE;

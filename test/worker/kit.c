@@ -45,6 +45,15 @@ static renderq_outcome wait_to_go(kit *k)
     return RENDERQ_TASK_DONE;
 }
 
+static renderq_outcome say_until_let_go(kit *k, renderq_task *task)
+{
+    while (!may_go(k)) {
+        renderq_task_fail(task, "not yet", 0);
+        sleep_ms(2);
+    }
+    return RENDERQ_TASK_DONE;
+}
+
 static size_t calls(kit *k)
 {
     pthread_mutex_lock(&k->lock);
@@ -86,6 +95,7 @@ static renderq_outcome act(kit *k, renderq_task *task, const renderq_job *job)
             sleep_ms(2);
         return RENDERQ_TASK_RETRY;
     case 'h': return wait_to_go(k);
+    case 'u': return say_until_let_go(k, task);
     case 'b': return meet(k);
     case 'x': kill(getpid(), SIGKILL); return RENDERQ_TASK_DONE;
     default: return (renderq_outcome)77;

@@ -16,6 +16,7 @@
  *   r  goes back at the first call, then done                       l  done after `slow_ms`, asking nothing
  *   w  waits until it is told to stop, then goes back               h  does not return until `let_go`, then done
  *   s  like h, but gives a progress first                           x  kills its process
+ *   u  like h, and says all the time that it fails
  *   b  done once all threads are in such a handler
  * Handlers run while the test looks elsewhere, perhaps for long, so what happens during one needs h and not l. */
 typedef struct kit {

@@ -147,7 +147,7 @@ static void expect_late(kit *k, const renderq_id *id)
 static void one_that_does_not_return_fails(void **state)
 {
     kit *k = *state;
-    renderq_id id = put_without_retries(k, "h");
+    renderq_id id = put_without_retries(k, "u");
     k->options.job_timeout_s = 1;
     k->options.linger_s = 1;
     k->options.threads = 2;

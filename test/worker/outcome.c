@@ -163,6 +163,39 @@ static void messages_are_made_fit(void **state)
     renderq_job_free(job);
 }
 
+/* Says one thing and returns another, by the first letter of the composition. */
+static renderq_outcome change_its_mind(void *arg, renderq_task *task, const renderq_job *job)
+{
+    (void)arg;
+    switch (job->composition_id[0]) {
+    case 'f': renderq_task_retry(task, 3600000); return RENDERQ_TASK_FAILED;
+    case 'r': renderq_task_fail(task, "not so", 3600000); return RENDERQ_TASK_RETRY;
+    default: renderq_task_fail(task, "so", 3600000); renderq_task_retry(task, 0); return RENDERQ_TASK_FAILED;
+    }
+}
+
+/* Each outcome has its own call's delay, or none. */
+static void delays_are_apart(void **state)
+{
+    static const struct { const char *composition; renderq_state state; int64_t least_ms, most_ms; } given[] = {
+        { "f", RENDERQ_SCHEDULED, 1000, 1800000 }, { "r", RENDERQ_QUEUED, 0, 0 },
+        { "m", RENDERQ_SCHEDULED, 3500000, INT64_MAX },
+    };
+    kit *k = *state;
+    k->options.handler = change_its_mind;
+    k->options.max_jobs = 1;
+    for (size_t i = 0; i < count_of(given); i++) {
+        renderq_id id = put_some(k, given[i].composition, 1);
+        expect(k, run_here(k), RENDERQ_OK);
+        renderq_job *job = look(k, &id);
+        int64_t delay_ms = job->due_at_ms ? job->due_at_ms - job->created_at_ms : 0;
+        assert_int_equal(job->state, given[i].state);
+        assert_true(delay_ms >= given[i].least_ms && delay_ms <= given[i].most_ms);
+        renderq_job_free(job);
+        assert_status(k->h, renderq_cancel(k->h, NULL, &id), RENDERQ_OK);
+    }
+}
+
 static renderq_outcome say_progress(void *arg, renderq_task *task, const renderq_job *job)
 {
     char longest[RENDERQ_PROGRESS_MAX + 2];
@@ -341,10 +374,9 @@ int run_outcome(void)
         TEST(done_is_completed), TEST(done_without_an_output_keeps_the_one_there), TEST(a_failure_counts),
         TEST(the_last_failure_is_a_dead_letter), TEST(never_is_a_dead_letter_at_once), TEST(retry_counts_nothing),
         TEST(nonsense_is_a_failure), TEST(outputs_are_copied_and_looked_at), TEST(messages_are_made_fit),
-        TEST(progress_is_looked_at), TEST(options_are_looked_at), TEST(a_wrong_url_is_told),
-        TEST(the_worker_has_its_name),
-        TEST(its_options_are_copied), TEST(its_options_are_copied_for_transactions), TEST(a_missing_table_ends_it),
-        TEST(it_runs_again_after_a_fatal_end), TEST(it_runs_again_in_transactions),
+        TEST(delays_are_apart), TEST(progress_is_looked_at), TEST(options_are_looked_at), TEST(a_wrong_url_is_told),
+        TEST(the_worker_has_its_name), TEST(its_options_are_copied), TEST(its_options_are_copied_for_transactions),
+        TEST(a_missing_table_ends_it), TEST(it_runs_again_after_a_fatal_end), TEST(it_runs_again_in_transactions),
     };
     return cmocka_run_group_tests_name("outcome", tests, NULL, NULL);
 }
