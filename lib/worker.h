@@ -140,6 +140,7 @@ struct renderq_worker {
     renderq_status fatal;           /* why no more jobs are claimed; atomic */
     int64_t taken;
     int64_t claim_at_ms, reap_idle_at_ms, reap_busy_at_ms;
+    bool not_reaped;                /* the last reap was refused, as was said */
     int64_t idle_since_ms;          /* -1: there are jobs in hand */
     int64_t empty_at_ms;            /* when a claim found nothing last. (transactional: all of these under the lock) */
     unsigned empty_reads;

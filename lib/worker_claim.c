@@ -121,6 +121,16 @@ static int64_t spread(int64_t ms)
     return ms + ((ms * (int64_t)rq_jitter()) >> 32);
 }
 
+/* The table refuses it for a job that may be anybody's, and is of use all the same. Once, until it goes well. */
+static bool say_not_reaped(renderq_worker *w, renderq_status status)
+{
+    if (!w->not_reaped)
+        rq_worker_log(w, RENDERQ_LOG_WARNING, "leases that have run out cannot be ended: %s: %s",
+                      renderq_strstatus(status), renderq_errmsg(w->poll.h));
+    w->not_reaped = true;
+    return false;
+}
+
 /* Sends jobs back whose worker died; so a queue heals that nobody else watches. True: some are ready again. */
 static bool reap(renderq_worker *w)
 {
@@ -128,6 +138,9 @@ static bool reap(renderq_worker *w)
     renderq_status status = rq_reap_batch(w->poll.h, w->where, REAP_BATCH, &counts);
     w->reap_idle_at_ms = rq_clock_ms() + spread(REAP_IDLE_MS);
     w->reap_busy_at_ms = rq_clock_ms() + spread(RQ_REAP_BUSY_MS);
+    if (rq_link_refused(&w->poll, status))
+        return say_not_reaped(w, status);
+    w->not_reaped = w->not_reaped && status != RENDERQ_OK;
     return rq_link_note(w, &w->poll, status) && counts.returned > 0;
 }
 

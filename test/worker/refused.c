@@ -165,12 +165,12 @@ static int64_t lease_began(kit *k, const renderq_id *id)
     return at_ms;
 }
 
-static bool is_left_out(kit *k)
+static bool has_said(kit *k, const char *text)
 {
     pthread_mutex_lock(&k->lock);
-    bool is = strstr(k->lines, "left out") != NULL;
+    bool has = strstr(k->lines, text) != NULL;
     pthread_mutex_unlock(&k->lock);
-    return is;
+    return has;
 }
 
 static bool has_progress(kit *k, const renderq_id *id, const char *progress)
@@ -192,7 +192,7 @@ static void a_progress(void **state)
     k->options.threads = k->options.lease_s = 3;    /* nobody ends a lease here that has run out */
     k->options.max_jobs = 3;
     start(k);
-    wait_until(is_left_out(k) && has_progress(k, &ids[0], "1") && has_progress(k, &ids[2], "3"));
+    wait_until(has_said(k, "left out") && has_progress(k, &ids[0], "1") && has_progress(k, &ids[2], "3"));
     for (size_t i = 0; i < count_of(ids); i++) {
         int64_t before_ms = lease_began(k, &ids[i]);
         wait_until(lease_began(k, &ids[i]) > before_ms);
@@ -202,6 +202,27 @@ static void a_progress(void **state)
     assert_int_equal(events(k, RENDERQ_EVENT_LOST), 0);
     assert_int_equal(k->warnings, 1 + events(k, RENDERQ_EVENT_AWAY));
     expect_queue(k, 0, 0, 3, 0, 0);
+}
+
+/* Nobody can end the lease of a job of a worker that died; it is said, and the others are worked on. */
+static void the_end_of_a_lease(void **state)
+{
+    kit *k = *state;
+    renderq_job *job = NULL;
+    if (!forbid(k, "LastErrorMessage", "new.PayloadJson = '" REFUSED "'"))
+        return;
+    put(k, "dead", REFUSED);
+    assert_status(k->h, renderq_claim(k->h, NULL, &job), RENDERQ_OK);
+    renderq_job_free(job);
+    run_out(k);
+    start(k);
+    wait_until(has_said(k, "cannot be ended"));
+    put_some(k, "d", 1);
+    wait_event(k, RENDERQ_EVENT_DONE, 1);
+    stop(k);
+    expect(k, wait_end(k), RENDERQ_OK);
+    assert_int_equal(k->warnings, 1 + events(k, RENDERQ_EVENT_AWAY));
+    expect_queue(k, 0, 1, 1, 0, 0);
 }
 
 /* The whole table is another matter: a worker whose jobs are in hand says so once, and ends. */
@@ -284,7 +305,7 @@ static void an_error_that_nobody_knows(void **state)
 int run_refused(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(an_output_url), TEST(a_message), TEST(a_release), TEST(a_progress),
+        TEST(an_output_url), TEST(a_message), TEST(a_release), TEST(a_progress), TEST(the_end_of_a_lease),
         TEST(a_table_that_is_gone), TEST(a_log_that_is_full), TEST(a_server_short_of_memory), TEST(an_error_that_nobody_knows),
     };
     return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
