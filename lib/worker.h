@@ -203,6 +203,9 @@ void rq_worker_send(renderq_worker *w);
 /* An event: its handler takes too long, or took. Not under the lock. */
 void rq_worker_say_late(renderq_worker *w, renderq_task *task);
 
+/* A line: nothing can be told of the job. */
+void rq_worker_say_refused(renderq_worker *w, const renderq_task *task, const rq_link *link, renderq_status status);
+
 /* The job is somebody else's for certain: an event, the first time. The task stays in hand. Not under the lock. */
 void rq_worker_lose(renderq_worker *w, renderq_task *task);
 

@@ -40,6 +40,12 @@ void rq_worker_lose(renderq_worker *w, renderq_task *task)
         say_lost(w, task);
 }
 
+void rq_worker_say_refused(renderq_worker *w, const renderq_task *task, const rq_link *link, renderq_status status)
+{
+    rq_worker_log(w, RENDERQ_LOG_ERROR, "what came of job %s is refused, so it comes round when its lease runs out: "
+                  "%s: %s", task->job->id.text, renderq_strstatus(status), renderq_errmsg(link->h));
+}
+
 /* Each task has been told of, as its status says, and leaves. */
 static void settle(renderq_worker *w, renderq_task **tasks, const renderq_status *each, size_t n)
 {
@@ -128,9 +134,9 @@ static bool is_refused(renderq_worker *w, renderq_task *task, renderq_status *st
     return rq_link_refused(&w->poll, *status);
 }
 
-/* Its job would come round again for ever if its output URL is what is refused (a table of somebody else's may have less
- * room for it); so it is to be told as a failure, with the reason. If a failure or a release is refused, nothing can be
- * told: the lease runs out by itself. */
+/* A job that is done would come round for ever if its output URL is what is refused (a table of somebody else's may
+ * have less room for it); so it is to be told as a failure, with the reason. If a failure or a release is refused,
+ * nothing can be told: the lease runs out by itself. */
 static void refuse(renderq_worker *w, renderq_task *task, renderq_status status)
 {
     char text[sizeof w->error.text + 100];
@@ -142,8 +148,7 @@ static void refuse(renderq_worker *w, renderq_task *task, renderq_status status)
         rq_task_push(&w->unsent, task);
         return;
     }
-    rq_worker_log(w, RENDERQ_LOG_ERROR, "what came of job %s is refused, so it comes round when its lease runs out: "
-                  "%s: %s", task->job->id.text, renderq_strstatus(status), renderq_errmsg(w->poll.h));
+    rq_worker_say_refused(w, task, &w->poll, status);
     pthread_mutex_lock(&w->lock);
     w->n_untold++;
     rq_task_drop(task);

@@ -143,12 +143,18 @@ static renderq_status tell_once(rq_thread *t, renderq_task *task)
     return rq_release(h, task->job, v->delay_ms, task->maybe);
 }
 
-/* Rolled back, the job is still leased; the queue is told of it, as long as it may be. */
+/* Rolled back, the job is still leased; the queue is told of it, as long as it may be, or until it is refused twice. */
 static renderq_status roll_back(renderq_worker *w, rq_thread *t, renderq_task *task)
 {
     renderq_rollback(t->link.h);
     for (;;) {
         renderq_status status = tell_once(t, task);
+        if (rq_link_refused(&t->link, status))
+            status = tell_once(t, task);
+        if (rq_link_refused(&t->link, status)) {
+            rq_worker_say_refused(w, task, &t->link, status);
+            return status;
+        }
         if (rq_link_note(w, &t->link, status))
             return status;
         task->maybe = task->maybe || status == RENDERQ_UNCERTAIN;

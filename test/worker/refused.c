@@ -145,6 +145,28 @@ static void a_message(void **state)
     expect_queue(k, 0, 0, 0, 0, 4);
 }
 
+/* Nor does a thread of a transactional worker wait for the lease's end. */
+static void a_message_of_a_transaction(void **state)
+{
+    kit *k = *state;
+    if (!forbid(k, "LastErrorMessage", "new.LastErrorMessage = '" REFUSED "'"))
+        return;
+    put(k, "fail", REFUSED);
+    put(k, "fail", "1");
+    k->options.handler = end_together;
+    k->options.transactional = 1;
+    k->options.lease_s = 3600;                      /* longer than wait_end() waits */
+    k->options.max_jobs = 2;
+    let_go(k);
+    start(k);
+    expect(k, wait_end(k), RENDERQ_DISCONNECTED);
+    expect_text(renderq_worker_errmsg(k->w), "1 jobs", __FILE__, __LINE__);
+    expect_text(k->lines, "comes round when its lease runs out", __FILE__, __LINE__);
+    assert_int_equal(events(k, RENDERQ_EVENT_FAILED), 1);
+    assert_int_equal(k->warnings, 2 + events(k, RENDERQ_EVENT_AWAY));
+    expect_queue(k, 0, 1, 0, 0, 1);
+}
+
 static void a_release(void **state)
 {
     kit *k = *state;
@@ -305,8 +327,9 @@ static void an_error_that_nobody_knows(void **state)
 int run_refused(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(an_output_url), TEST(a_message), TEST(a_release), TEST(a_progress), TEST(the_end_of_a_lease),
-        TEST(a_table_that_is_gone), TEST(a_log_that_is_full), TEST(a_server_short_of_memory), TEST(an_error_that_nobody_knows),
+        TEST(an_output_url), TEST(a_message), TEST(a_message_of_a_transaction), TEST(a_release),
+        TEST(a_progress), TEST(the_end_of_a_lease), TEST(a_table_that_is_gone), TEST(a_log_that_is_full),
+        TEST(a_server_short_of_memory), TEST(an_error_that_nobody_knows),
     };
     return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
 }
