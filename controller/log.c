@@ -1,7 +1,11 @@
 /* log.c: lines for people, and times. See log.h. */
 #include "log.h"
 
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +16,33 @@
 
 #define SELDOM_MS 10000
 
-/* In one write, so that the lines of several threads stay apart. */
+/* ---- lines that nobody waits for ---- */
+
+/* One at a time, or two threads would share the room that there is for one. */
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+static size_t left_out[STDERR_FILENO + 1];
+
+/* A pipe that is not full takes PIPE_BUF bytes at once; its flags are not ours alone, so they stay as they are. */
+static bool write_now(int fd, const char *text, size_t len)
+{
+    struct pollfd room = { .fd = fd, .events = POLLOUT };
+    return poll(&room, 1, 0) > 0 && write(fd, text, len) == (ssize_t)len;
+}
+
+static bool tell_left_out(int fd)
+{
+    char line[128];
+    if (!left_out[fd])
+        return true;
+    int len = snprintf(line, sizeof line, "renderq-controller: %zu lines were left out here: they could not be written\n",
+                       left_out[fd]);
+    if (!write_now(fd, line, (size_t)len))
+        return false;
+    left_out[fd] = 0;
+    return true;
+}
+
+/* In one write, so that lines stay apart. A log that cannot be written is no reason to wait, nor to stop. */
 static void write_line(int fd, char *line, size_t room, int len)
 {
     size_t n = len < 0 ? 0 : (size_t)len < room - 1 ? (size_t)len : room - 2;
@@ -20,13 +50,17 @@ static void write_line(int fd, char *line, size_t room, int len)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?';
     line[n++] = '\n';
-    ssize_t written = write(fd, line, n);
-    (void)written;                      /* a log that cannot be written is no reason to stop */
+    pthread_mutex_lock(&writing);
+    if (!tell_left_out(fd) || !write_now(fd, line, n))
+        left_out[fd]++;
+    pthread_mutex_unlock(&writing);
 }
+
+/* ---- what is said ---- */
 
 static void say_args(const char *format, va_list args)
 {
-    char line[4096];
+    char line[PIPE_BUF];
     int head = snprintf(line, sizeof line, "renderq-controller: ");
     int len = vsnprintf(line + head, sizeof line - (size_t)head, format, args);
     write_line(STDERR_FILENO, line, sizeof line, len < 0 ? head : head + len);
@@ -52,11 +86,26 @@ void say_seldom(int64_t *last, const char *format, ...)
     va_end(args);
 }
 
+/* What a client sent, in ASCII that no terminal obeys. */
+static const char *harmless(const char *text, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; *text && n + sizeof "\\xff" <= size; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c > ' ' && c < 0x7f)
+            out[n++] = *text;
+        else
+            n += (size_t)snprintf(out + n, size - n, "\\x%02x", c);
+    }
+    out[n] = 0;
+    return out;
+}
+
 void log_access(const access_line *line)
 {
-    char text[1024], at[TIME_SIZE];
-    int len = snprintf(text, sizeof text, "%s %s %s %.600s %u %zu %.1fms%s%s", time_text(wall_ms(), at), line->address,
-                       line->method, line->path, line->code, line->bytes, (double)line->took_us / 1000,
+    char text[1024], at[TIME_SIZE], method[64], path[600];
+    int len = snprintf(text, sizeof text, "%s %s %s %s %u %zu %.1fms%s%s", time_text(wall_ms(), at), line->address,
+                       harmless(line->method, method, sizeof method), harmless(line->path, path, sizeof path), line->code, line->bytes, (double)line->took_us / 1000,
                        line->note ? " " : "", line->note ? line->note : "");
     write_line(STDOUT_FILENO, text, sizeof text, len);
 }

@@ -67,11 +67,12 @@ class Service:
         self.command = ["setpriv", "--pdeathsig", "KILL", PROGRAM, "--db", db, "--create", "--listen", listen,
                         "--outputs", self.outputs, *args]
         self.process = None
+        self.out = None                 # where its access log goes instead
 
     def start(self):
         with open(self.log, "ab") as err, open(self.access, "ab") as out:
             begin = err.tell()
-            self.process = subprocess.Popen(self.command, stdout=out, stderr=err)
+            self.process = subprocess.Popen(self.command, stdout=self.out or out, stderr=err)
 
         def listening():
             if self.process.poll() is not None:

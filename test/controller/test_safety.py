@@ -1,8 +1,10 @@
 """test_safety.py: what is refused at the start and by whom the service can be reached; one owner of an SQLite file;
 output paths; how it stops."""
+import fcntl
 import json
 import os
 import re
+import socket
 import subprocess
 import threading
 import time
@@ -244,6 +246,50 @@ class Log(Case):
         for line in text.splitlines():
             self.assertRegex(line, r"^[0-9T:.-]+Z 127\.0\.0\.1 (GET|POST) /\S* \d+ \d+ [0-9.]+ms$")
         self.assertEqual(len(re.findall("\n", text)), 4)
+
+    def test_no_bytes_for_a_terminal(self):
+        s = self.service()
+        for method, path in ((b"GET", b"/\x9b31m"), (b"GET\x9b", b"/x"), (b"GET", "/\u0085\u202e\u00e4".encode())):
+            with socket.create_connection(("127.0.0.1", s.port)) as client:
+                client.sendall(method + b" " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                while client.recv(1000):
+                    pass
+        self.assertEqual(s.stop(), 0)
+        with open(s.access, "rb") as log:
+            text = log.read()
+        self.assertRegex(text, rb"\A[\n -~]+\Z")
+        self.assertIn(rb" GET /\x9b31m ", text)
+
+    def test_nobody_reads_it(self):
+        """Nothing waits for the one who should; he hears how much he has missed."""
+        s = self.service()
+        s.stop()
+        reader, s.out = os.pipe()
+        os.set_blocking(reader, False)
+        full = b"x" * (fcntl.fcntl(s.out, fcntl.F_GETPIPE_SZ) - 1) + b"\n"
+        got = []
+
+        def told():
+            """How many requests have a line, or were counted."""
+            try:
+                got.append(os.read(reader, 1 << 20))
+            except BlockingIOError:
+                pass
+            text = b"".join(got)
+            return text.count(b" GET /healthz 200 ") + sum(map(int, re.findall(rb"(\d+) lines were left out", text)))
+        s.start()
+        os.write(s.out, full)
+        for _ in range(3):
+            self.assertEqual(s.get("/healthz").code, 200)
+        self.assertEqual(os.read(reader, len(full)), full)
+        self.assertEqual(s.get("/healthz").code, 200)
+        until(lambda: told() == 4, "all are told")
+        self.assertIn(b"lines were left out", b"".join(got))
+        os.write(s.out, full)
+        self.assertEqual(s.get("/healthz").code, 200)
+        self.assertEqual(s.stop(), 0)
+        os.close(reader)
+        os.close(s.out)
 
 
 if __name__ == "__main__":
