@@ -26,6 +26,7 @@ typedef struct exchange {
     struct connection *link;
     int64_t began_us;
     char *path;                         /* without its query */
+    char *host;                         /* of a request line with a whole URL; NULL: the header has it */
     const char *method;
 
     route_id route;

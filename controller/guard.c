@@ -27,6 +27,12 @@ static const char *header(const exchange *x, const char *name)
     return MHD_lookup_connection_value(x->http, MHD_HEADER_KIND, name);
 }
 
+/* What the request line says goes before what the header does. */
+static const char *host_of(const exchange *x)
+{
+    return x->host ? x->host : header(x, MHD_HTTP_HEADER_HOST);
+}
+
 /* In a time that tells nothing about the secret but its length. */
 static bool same_secret(const char *secret, const char *given)
 {
@@ -55,7 +61,7 @@ static bool is_ours(const settings *o, const char *host, size_t len)
 
 bool guard_host(const service *s, exchange *x)
 {
-    const char *host = header(x, MHD_HTTP_HEADER_HOST);
+    const char *host = host_of(x);
     if (!host || (s->o.n_tokens > 0 && s->o.n_hosts == 0))
         return true;
     bool bracket = *host == '[';
@@ -85,7 +91,7 @@ static bool has_token(const settings *o, const exchange *x)
 /* Whether an Origin is this service's, as the client calls it: scheme://HOST. */
 static bool is_own_origin(const exchange *x, const char *origin)
 {
-    const char *host = header(x, MHD_HTTP_HEADER_HOST);
+    const char *host = host_of(x);
     const char *authority = strstr(origin, "://");
     return host && authority && strcasecmp(authority + 3, host) == 0;
 }
@@ -112,12 +118,17 @@ static bool guard_form(const service *s, exchange *x)
     return false;
 }
 
+bool guard_token(const service *s, exchange *x, const route *r)
+{
+    if ((r && r->open) || has_token(&s->o, x))
+        return true;
+    x->allow = NULL;
+    answer_error(x, 401, "unauthorized", "the bearer token is missing or wrong");
+    return false;
+}
+
 bool guard_route(const service *s, exchange *x, const route *r)
 {
-    if (!r->open && !has_token(&s->o, x)) {
-        answer_error(x, 401, "unauthorized", "the bearer token is missing or wrong");
-        return false;
-    }
     bool post = strcmp(r->method, "POST") == 0;
     if ((post || r->id == ROUTE_FORM_TOKEN) && from_elsewhere(x)) {
         answer_error(x, 403, "other_origin", "pages of other origins may not ask this");

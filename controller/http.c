@@ -198,7 +198,7 @@ static void look_at_head(http *h, exchange *x)
     if (!guard_host(s, x))
         return;
     const route *r = route_find(s, x);
-    if (!r || !guard_route(s, x, r))
+    if (!guard_token(s, x, r) || !r || !guard_route(s, x, r))
         return;
     x->body_max = r->id == ROUTE_ENQUEUE ? s->o.body_max : SMALL_BODY_MAX;
     x->lines = r->id == ROUTE_ENQUEUE
@@ -218,12 +218,27 @@ static bool refuses_at_once(exchange *x)
     return x->ready && has_body(x) && len > SMALL_BODY_MAX;
 }
 
+/* A request line may have a whole URL, as it is sent to proxies: the path is behind its host then. */
+static void take_target(exchange *x, const char *target)
+{
+    size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
+    const char *rest = target + scheme;
+    if (scheme) {
+        size_t len = strcspn(rest, "/");
+        x->host = must_copy(rest);
+        x->host[len] = 0;
+        rest += len;
+    }
+    x->path = must_copy(*rest ? rest : "/");
+}
+
 static exchange *begin(http *h, struct MHD_Connection *c, const char *path, const char *method)
 {
     exchange *x = must_alloc(NULL, sizeof *x);
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    *x = (exchange){ .http = c, .link = info->socket_context, .began_us = clock_us(), .path = must_copy(path),
-                     .method = method, .body_max = SMALL_BODY_MAX };
+    *x = (exchange){ .http = c, .link = info->socket_context, .began_us = clock_us(), .method = method,
+                     .body_max = SMALL_BODY_MAX };
+    take_target(x, path);
     __atomic_add_fetch(&h->pending, 1, __ATOMIC_RELAXED);
     look_at_head(h, x);
     return x;
@@ -349,6 +364,7 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **context, en
     renderq_job_free(x->job);
     free(x->answer);
     free(x->path);
+    free(x->host);
     free(x);
     *context = NULL;
     __atomic_sub_fetch(&h->pending, 1, __ATOMIC_RELAXED);

@@ -89,6 +89,26 @@ static json_t *held(const renderq_job *job)
     return made;
 }
 
+/* The worker's entry; NULL: there are too many, and it is only counted. */
+static json_t *enter_worker(gathering *g, const char *name)
+{
+    json_t *text = json_text(name);     /* valid, whatever another program has put there */
+    const char *shown = json_string_value(text);
+    json_t *worker = find_worker(g->workers, shown);
+    if (!worker) {
+        json_object_set_new(g->names, shown, json_true());
+        if (json_array_size(g->workers) < WORKERS_MAX) {
+            worker = json_object();
+            json_object_set(worker, "worker", text);
+            json_object_set_new(worker, "jobs", json_integer(0));
+            json_object_set_new(worker, "holds", json_array());
+            json_array_append_new(g->workers, worker);
+        }
+    }
+    json_decref(text);
+    return worker;
+}
+
 /* What lies in a cache like ours is leased and not started: nobody works on it. */
 static int gather(void *arg, const renderq_job *job)
 {
@@ -96,17 +116,9 @@ static int gather(void *arg, const renderq_job *job)
     const char *name = job->worker ? job->worker : "";
     if (!job->started_at_ms && strncmp(name, SERVICE_WORKER, sizeof SERVICE_WORKER - 1) == 0)
         return 0;
-    json_t *worker = find_worker(g->workers, name);
-    if (!worker) {
-        json_object_set_new(g->names, name, json_true());
-        if (json_array_size(g->workers) >= WORKERS_MAX)
-            return 0;
-        worker = json_object();
-        json_object_set_new(worker, "worker", json_text(name));
-        json_object_set_new(worker, "jobs", json_integer(0));
-        json_object_set_new(worker, "holds", json_array());
-        json_array_append_new(g->workers, worker);
-    }
+    json_t *worker = enter_worker(g, name);
+    if (!worker)
+        return 0;
     json_object_set_new(worker, "jobs", json_integer(json_integer_value(json_object_get(worker, "jobs")) + 1));
     json_t *holds = json_object_get(worker, "holds");
     if (json_array_size(holds) < HOLDS_MAX)

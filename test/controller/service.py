@@ -109,9 +109,9 @@ class Service:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def ask(self, method, path, body=None, headers=(), token=True, check=True):
+    def ask(self, method, path, body=None, headers=(), token=True, check=True, curl=()):
         """By curl, which waits longer than the longest wait_s. A body that is no text is sent as JSON."""
-        command = ["curl", "-sS", "-i", "-X", method, "--max-time", str(WAIT_S + PATIENCE_S), *self.curl]
+        command = ["curl", "-sS", "-i", "-X", method, "--max-time", str(WAIT_S + PATIENCE_S), *self.curl, *curl]
         if method == "HEAD":
             command[3:5] = ["--head"]
         if self.token and token:

@@ -80,6 +80,12 @@ class Calls(Case):
             self.assertEqual((answer.code, answer.error), (421, "wrong_host"))
             if method == "POST":
                 self.refuse_browsers(path, body)
+        # Who has no token does not learn what there is.
+        for method, path in (("GET", "/nothing"), ("GET", "/v1/queues/Nothing/stats"), ("GET", "/v1/jobs/x"),
+                             ("DELETE", "/v1/stats"), ("POST", "/v1/queues/Other%20Jobs/nothing")):
+            answer = s.ask(method, path, token=False, check=False)
+            self.assertEqual((answer.code, answer.error), (401, "unauthorized"), path)
+            self.assertNotIn("allow", answer.headers)
         self.assertEqual(s.get("/v1/form-token", headers=("Sec-Fetch-Site: cross-site",)).error, "other_origin")
         self.assertEqual(s.get("/v1/form-token", headers=("Origin: http://evil.example",)).error, "other_origin")
         self.assertEqual(s.get("/", headers=("Host: evil.example",)).code, 421)

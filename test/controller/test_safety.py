@@ -106,6 +106,17 @@ class Start(Case):
         self.assertEqual(s.post("/v1/next", {"worker": "x"}, headers=page).code, 421)
         self.assertEqual(s.get("/v1/form-token", headers=page).code, 421)
 
+    def test_a_whole_url_in_the_request_line(self):
+        """As it is sent to proxies; its host counts, and not the header's."""
+        s = self.service("--host", "jobs.example")
+        for target, host, code in (
+                ("http://jobs.example/healthz", "evil.example", 200), ("HTTP://localhost:1/v1/queues?x=/y", "x", 200),
+                ("http://jobs.example", "jobs.example", 200), ("https://jobs.example/v1/nothing", "jobs.example", 404),
+                ("http://evil.example/v1/queues", "jobs.example", 421), ("http:///healthz", "jobs.example", 421),
+                ("http://jobs.example@evil.example/healthz", "jobs.example", 421)):
+            answer = s.get("/", headers=("Host: " + host,), curl=("--request-target", target), check=False)
+            self.assertEqual(answer.code, code, target)
+
     def test_one_owner(self):
         s = self.service()
         link = os.path.join(self.folder, "link.db")

@@ -274,5 +274,22 @@ class Cache(Case):
         self.assertEqual(s.next().code, 204)
 
 
+class Foreign(Case):
+    def test_names_of_workers_that_are_not_utf8(self):
+        """Another program put them there: they are shown as they can be, and counted as they are shown."""
+        s = self.service()
+        ids = [s.enqueue() for _ in range(4)]
+        for _ in ids:
+            s.take()
+        with s.sql() as db:
+            rows = [row[0] for row in db.execute("SELECT rowid FROM VideoRenderJobs")]
+            for row, name in zip(rows, (b"a\xff", b"a\xff", b"b\xed\xa0\x80", "c".encode())):
+                db.execute("UPDATE VideoRenderJobs SET WorkerNodeId = CAST(? AS TEXT) WHERE rowid = ?", (name, row))
+        stats = until(lambda: (lambda got: got if "c" in [one["worker"] for one in got["workers"]] else None)(
+            s.get("/v1/stats").json), "the new names are shown")
+        self.assertEqual((len(stats["workers"]), stats["workers_total"]), (3, 3))
+        self.assertEqual(sorted(one["jobs"] for one in stats["workers"]), [1, 1, 2])
+
+
 if __name__ == "__main__":
     unittest.main()
