@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -165,14 +166,45 @@ static void open_standard(void)
             exit(CODE_SYSTEM);
 }
 
+/* ---- standard output ---- */
+
+static int write_error;                     /* of the first write that failed */
+
+/* Whole, or errno says why not. */
+static ssize_t write_output(void *arg, const char *bytes, size_t len)
+{
+    (void)arg;
+    size_t done = 0;
+    while (done < len) {
+        ssize_t written = write(STDOUT_FILENO, bytes + done, len - done);
+        if (written < 0) {
+            write_error = write_error ? write_error : errno;
+            break;
+        }
+        done += (size_t)written;
+    }
+    return (ssize_t)done;
+}
+
+/* The stream remembers that a write failed, and not why; that is asked for when much else has set errno since. */
+static void watch_output(void)
+{
+    FILE *watched = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_output });
+    if (!watched)
+        return;
+    setvbuf(watched, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
+    stdout = watched;
+}
+
 int main(int argc, char **argv)
 {
     open_standard();
+    watch_output();
     cli c = { .command = NULL };
     exit_code code = run(&c, argc, argv);
     renderq_close(c.h);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        complain(&c, "standard output cannot be written: %s", strerror(errno));
+        complain(&c, "standard output cannot be written: %s", strerror(write_error ? write_error : errno));
         code = CODE_BROKEN;
     }
     return (int)code;

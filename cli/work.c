@@ -58,7 +58,7 @@ const char help_work[] =
 /* What is left of an attempt when its program has ended, until the queue has heard of it. */
 typedef struct record {
     struct record *next;
-    renderq_id id;
+    renderq_id id, lease;           /* a lost job may be claimed again while its program is still being ended */
     verdict verdict;
     bool ended, lost;
     int64_t began_ms, ms;
@@ -84,10 +84,10 @@ typedef struct work_run {
 
 /* ---- records ---- */
 
-static record **find(work_run *w, const renderq_id *id)
+static record **find(work_run *w, const renderq_job *job)
 {
     record **link = &w->records;
-    while (*link && strcmp((*link)->id.text, id->text) != 0)
+    while (*link && (strcmp((*link)->id.text, job->id.text) != 0 || strcmp((*link)->lease.text, job->lease.text) != 0))
         link = &(*link)->next;
     return link;
 }
@@ -166,7 +166,7 @@ static void give_up(work_run *w, exit_code code, const char *why)
 
 static void note_end(work_run *w, const renderq_job *job, const attempt *a, verdict v)
 {
-    record **link = find(w, &job->id);
+    record **link = find(w, job);
     record *r = *link;
     if (!r)
         return;
@@ -214,7 +214,8 @@ static renderq_outcome handle(void *arg, renderq_task *task, const renderq_job *
 static void note_start(work_run *w, const renderq_job *job)
 {
     record *r = must_alloc(NULL, sizeof *r);
-    *r = (record){ .next = w->records, .id = job->id, .began_ms = clock_ms(), .code = -1 };
+    *r = (record){ .next = w->records, .id = job->id, .lease = job->lease, .began_ms = clock_ms(),
+                    .code = -1 };
     w->records = r;
     w->taken = true;
     report_start(w, job);
@@ -224,7 +225,7 @@ static void note_start(work_run *w, const renderq_job *job)
 static void note_told(work_run *w, const renderq_event *event)
 {
     static const record none = { .code = -1 };
-    record **link = find(w, &event->job->id);
+    record **link = find(w, event->job);
     verdict v = event->type == RENDERQ_EVENT_DONE ? DONE : event->type == RENDERQ_EVENT_FAILED ? FAILED
                 : event->type == RENDERQ_EVENT_LOST ? LOST
                 : *link && (*link)->verdict == RETRY ? RETRY : RELEASED;
@@ -300,8 +301,8 @@ static exit_code run_worker(work_run *w)
     exit_code code = make_worker(w->c, &w->options, &connection, &w->worker);
     if (code != CODE_DONE)
         return code;
+    stop_worker(w->worker);                 /* before a signal can ask for it */
     catch_signals(NULL);
-    stop_worker(w->worker);
     if (!w->c->json && !w->once)
         live_show(&w->live);
     renderq_status status = renderq_worker_run(w->worker);

@@ -463,6 +463,7 @@ ended 0
 
 expect 74 "$R" --db "sqlite:$SOURCE/LICENSE?synchronous=full" stats
 expect 74 sh -c "$R list --json >/dev/full"
+has err "No space left on device"
 mkfifo lock
 sqlite3 operate.db <lock &
 exec 3>lock
@@ -680,6 +681,36 @@ expect 64 "$R" work --once -j 2 -- true
 enqueue side-j '{}' >/dev/null
 expect 0 "$R" -j work --until-empty -- true
 is '[.[] | select(.event == "done")] | length == 1'
+
+# A lost job is claimed again while its program, which does not hear, is still being killed: both are told of.
+fresh again
+job_again=$(enqueue again '{}')
+in_background "$R" work -j 2 --lease 3 -- sh -c 'trap "" TERM; n=1; test -e again-1 && n=2
+    touch again-$n; until test -e over-$n; do sleep 0.02; done'
+until_true grep -q ' started: ' bg.out
+until_true test -e again-1
+expect 0 "$R" release --delay 2s "$job_again" "$(sed -n 's/.* lease //p' bg.out)"
+until_true test -e again-2
+touch over-1
+until_true grep -q "^$job_again lost after " bg.out
+touch over-2
+until_true grep -q "^$job_again done after " bg.out
+kill -TERM "$pid"
+ended 0
+[ "$(grep -c ' started: ' bg.out)" = 2 ] || bad "the lost job was not claimed again"
+
+# Its own log cannot be written any more.
+fresh unwritten
+enqueue unwritten '{}' >/dev/null
+expect 74 sh -c "$R work --once -- true >/dev/full"
+has err "No space left on device"
+enqueue unwritten '{}' >/dev/null
+mkfifo unwritten
+exec 8<>unwritten
+exec 9>unwritten 8<&-
+expect 74 sh -c "$R work --once -- true >&9"
+has err "Broken pipe"
+exec 9>&-
 
 # What stops one stops all: first no more jobs, then the programs.
 fresh stopped
