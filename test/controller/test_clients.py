@@ -168,6 +168,16 @@ class Clients(Case):
         self.assertEqual(self.s.take(wait_s=WAIT_S)["id"], job_id)
         self.assertEqual(self.s.get("/v1/stats").json["totals"]["handed_out"], 1)
 
+    def test_who_sends_no_more_gets_nothing(self):
+        """It could read on, but looks like one that has hung up."""
+        client = self.connect()
+        client.sendall(request(NEXT))
+        until(lambda: self.s.get("/v1/stats").json["waiting"] == 1, "it waits")
+        client.shutdown(socket.SHUT_WR)
+        job_id = self.s.enqueue()
+        self.assertRegex(self.ended(client), rb"\A(HTTP/1\.1 204 |\Z)")
+        self.assertEqual(self.s.take(wait_s=WAIT_S)["id"], job_id)
+
     def test_who_hangs_up_while_it_is_served_gets_nothing(self):
         """The job was handed out, and the answer would seem to be sent: it is given back, uncounted."""
         ids = [self.s.enqueue(max_retries=0) for _ in range(2)]
