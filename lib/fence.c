@@ -162,7 +162,7 @@ renderq_status rq_batch_read_lease(void *arg, size_t i, const rq_value *columns)
 {
     const rq_batch *b = arg;
     rq_batch_item *it = &b->items[i];
-    it->by_other = b->fenced->others_turn;
+    it->by_other = b->fenced->others_turn && rq_other(it->job).present;     /* the others are only asked again */
     it->lease_ms = columns[0].number * 1000;
     it->started_at_ms = columns[1].number;
     it->locked_at_ms = columns[2].number;
