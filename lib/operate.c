@@ -22,6 +22,15 @@ static renderq_status ask(renderq *h, const rq_queue *queue, rq_statement_id id,
     return status;
 }
 
+/* Between two batches, each of which is done when an interrupt comes: it ends the call there. */
+static renderq_status hear(renderq *h)
+{
+    if (!rq_stop_raised(&h->stop))
+        return RENDERQ_OK;
+    rq_stop_answer(&h->stop);
+    return rq_fault(h, RENDERQ_INTERRUPTED, "interrupted between two batches; the ones before are done");
+}
+
 static renderq_status enter(renderq *h, int call, const char *name, rq_queue *room, const rq_queue **queue)
 {
     renderq_status status = rq_enter(h, call);
@@ -264,7 +273,7 @@ renderq_status renderq_retry_dead(renderq *h, const char *name, renderq_retried 
             later = true;
             status = retry_page(h, queue, p, &counts);
         }
-    } while (status == RENDERQ_OK && p->n == BATCH);
+    } while (status == RENDERQ_OK && p->n == BATCH && (status = hear(h)) == RENDERQ_OK);
     free(p);
     if (given)
         rq_give_item(given, 0, &counts, sizeof counts);
@@ -314,7 +323,7 @@ renderq_status renderq_reap(renderq *h, const char *name, renderq_reaped *given)
         while (rq_again(h, &tries, &status));
         counts.returned += batch.returned;
         counts.dead += batch.dead;
-    } while (status == RENDERQ_OK && batch.returned + batch.dead == BATCH);
+    } while (status == RENDERQ_OK && batch.returned + batch.dead == BATCH && (status = hear(h)) == RENDERQ_OK);
     if (given)
         rq_give_item(given, 0, &counts, sizeof counts);
     return status;
@@ -351,7 +360,8 @@ renderq_status renderq_purge(renderq *h, const char *name, int64_t older_than_s,
             status = rq_run(h, queue, RQ_PURGE, values, 1, add_count, &batch);
         } while (rq_again(h, &tries, &status));
         all += status == RENDERQ_OK ? batch : 0;
-    } while (status == RENDERQ_OK && batch >= BATCH);      /* it deletes as many of each kind */
+        /* It deletes as many of each kind. */
+    } while (status == RENDERQ_OK && batch >= BATCH && (status = hear(h)) == RENDERQ_OK);
     if (deleted)
         *deleted = all;
     return status;

@@ -1,5 +1,5 @@
 /* operate.c: the operator's calls: get, cancel, retry, settle in every state and said twice; purge and stats. */
-#include "suite.h"
+#include "faulty.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -246,20 +246,39 @@ static void purge_refuses_what_is_too_young(void **state)
     assert_int_equal(deleted, 1);
 }
 
+/* Jobs for which the first failure is the last. */
+static void put_many(suite *s, size_t n)
+{
+    renderq_new_job *jobs = calloc(n, sizeof *jobs);
+    for (size_t i = 0; i < n; i++) {
+        jobs[i] = (renderq_new_job)RENDERQ_INIT(renderq_new_job);
+        jobs[i].composition_id = "intro";
+        jobs[i].payload_json = "{}";
+        jobs[i].max_retries = RENDERQ_NO_RETRY;
+    }
+    expect_ok(s->h, renderq_enqueue_many(s->h, jobs, n, NULL));
+    free(jobs);
+}
+
+static void interrupt_it(void *arg)
+{
+    renderq_interrupt(arg);
+}
+
+/* The handle is interrupted when a request is answered. */
+static void interrupt_behind(renderq *f, size_t at)
+{
+    faulty_arm_one(at, (fault){ .kind = FAULT_ANSWER_AFTER, .status = RENDERQ_OK, .then = interrupt_it, .arg = f });
+}
+
 static void purge_goes_on_until_all_are_gone(void **state)
 {
     suite *s = *state;
     enum { MANY = 2100 };
-    renderq_new_job *jobs = calloc(MANY, sizeof *jobs);
     renderq_job *taken[RENDERQ_CLAIM_MAX];
     int64_t deleted = 0;
     size_t n;
-    for (size_t i = 0; i < MANY; i++) {
-        jobs[i] = (renderq_new_job)RENDERQ_INIT(renderq_new_job);
-        jobs[i].composition_id = "intro";
-        jobs[i].payload_json = "{}";
-    }
-    expect_ok(s->h, renderq_enqueue_many(s->h, jobs, MANY, NULL));
+    put_many(s, MANY);
     while (renderq_claim_many(s->h, NULL, taken, count_of(taken), &n) == RENDERQ_OK) {
         renderq_result results[RENDERQ_CLAIM_MAX];
         for (size_t i = 0; i < n; i++) {
@@ -271,10 +290,45 @@ static void purge_goes_on_until_all_are_gone(void **state)
             renderq_job_free(taken[i]);
     }
     s->ops->write_all(s->e, "CompletedAtUtc", 1000);
-    expect_ok(s->h, renderq_purge(s->h, NULL, 60, &deleted));
-    assert_int_equal(deleted, MANY);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
+    interrupt_behind(f, 0);
+    expect(f, RENDERQ_INTERRUPTED, renderq_purge(f, NULL, 60, &deleted));
+    assert_int_equal(count_rows(s), MANY - deleted);
+    assert_in_range(deleted, 1, MANY - 1);
+    n = (size_t)deleted;
+    expect_ok(f, renderq_purge(f, NULL, 60, &deleted));
+    assert_int_equal(n + (size_t)deleted, MANY);
     assert_int_equal(count_rows(s), 0);
-    free(jobs);
+    renderq_close(f);
+}
+
+/* ... and what it counted till then is true. */
+static void an_interrupt_ends_a_call_between_batches(void **state)
+{
+    suite *s = *state;
+    enum { MANY = 1001 };
+    renderq_job *taken[RENDERQ_CLAIM_MAX];
+    renderq_reaped reaped = RENDERQ_INIT(renderq_reaped);
+    renderq_retried retried = RENDERQ_INIT(renderq_retried);
+    size_t n;
+    put_many(s, MANY);
+    while (renderq_claim_many(s->h, NULL, taken, count_of(taken), &n) == RENDERQ_OK)
+        for (size_t i = 0; i < n; i++)
+            renderq_job_free(taken[i]);
+    s->ops->write_all(s->e, "LockedAtUtc", 1000);
+    s->ops->write_all(s->e, "LeasedAtUtc", 1000);
+    renderq *f = faulty_open(s, SUITE_RETRY_S);
+    interrupt_behind(f, 0);
+    expect(f, RENDERQ_INTERRUPTED, renderq_reap(f, NULL, &reaped));
+    assert_int_equal(reaped.dead, 1000);
+    expect_ok(f, renderq_reap(f, NULL, &reaped));
+    assert_int_equal(reaped.dead, 1);
+    interrupt_behind(f, 1);
+    expect(f, RENDERQ_INTERRUPTED, renderq_retry_dead(f, NULL, &retried));
+    assert_int_equal(retried.retried, 1000);
+    expect_ok(f, renderq_retry_dead(f, NULL, &retried));
+    assert_int_equal(retried.retried, 1);
+    renderq_close(f);
 }
 
 /* ---- stats ---- */
@@ -342,6 +396,7 @@ int run_operate(void)
         TEST(purge_deletes_what_ended_long_ago),
         TEST(purge_refuses_what_is_too_young),
         TEST(purge_goes_on_until_all_are_gone),
+        TEST(an_interrupt_ends_a_call_between_batches),
         TEST(stats_count_each_state),
         TEST(stats_of_times),
     };
