@@ -181,7 +181,8 @@ tests: $(FAULTS)
 
 $(FAULTS): $(FAULTS_OBJECTS) $(STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=ct_connect,--wrap=ct_param,--wrap=ct_send $^ $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=ct_connect,--wrap=ct_param,--wrap=ct_send,--wrap=ct_results,--wrap=ct_fetch $^ \
+	    $(CMOCKA_LIBS) $(ENGINE_LIBS) -o $@
 
 # ---- the worker runtime ----
 # One suite for every engine, as the conformance suite; test/run.sh and test/check-tds.sh run it.

@@ -278,8 +278,9 @@ int renderq_native_error(const renderq *h);
 void *renderq_native(renderq *h);
 
 /* Ends the call that is running on the handle, or if none is, the next claim, claim_many or receive on it:
- * it returns RENDERQ_INTERRUPTED and has changed nothing. One interrupt ends one call. May be called from any
- * thread and from a signal handler, as long as the handle is open. NULL is fine. */
+ * it returns RENDERQ_INTERRUPTED and has changed nothing. One interrupt ends one call. A call whose answer has come
+ * already gives that, and leaves the interrupt to the next. May be called from any thread and from a signal handler,
+ * as long as the handle is open. NULL is fine. */
 void renderq_interrupt(renderq *h);
 
 /* Makes the queue's table, or adds what an older one lacks; rows and other tables are left alone. Running it

@@ -73,8 +73,9 @@ void rq_ss_begin(ss_conn *conn);
 /* Sent plain, and behind a request that failed: a text that runs with XACT_ABORT OFF may leave its transaction open. */
 extern const char rq_ss_rollback[];
 
-/* Asks the running request to stop when its time is up or the call was interrupted. Called between rows, and by the
- * tick that CT-Library gives each second. False: the server does not answer that either; give the connection up. */
+/* Asks the running request to stop when its time is up or the call was interrupted. Called by the tick that CT-Library
+ * gives each second in which nothing comes, and between rows once they take as long. False: the server does not answer
+ * that either; give the connection up. */
 bool rq_ss_check_time(ss_conn *conn);
 
 /* One parameter of a request. Zero `bytes` is NULL. */

@@ -10,6 +10,7 @@
 #include "utf.h"
 
 #define ATTENTION_MS 5000       /* how long the server may take to stop */
+#define TICK_MS      1000
 #define TEXT_BUFFER  1024       /* longer texts are read in a second step */
 
 /* CT-Library hands its callbacks no pointer of ours that works for the errors of the library itself and for a
@@ -356,6 +357,17 @@ static renderq_status check_columns(reader *r, size_t described)
     return RENDERQ_OK;
 }
 
+/* A server that trickles gives no tick, so here is one, between rows. What comes within a second of the first row is read
+ * to its end: the server may have said all of it, and an attention that comes too late would only spoil the answer. */
+static bool tick(const reader *r, int64_t *next_ms)
+{
+    int64_t now = rq_clock_ms();
+    bool first = *next_ms == 0, due = !first && now >= *next_ms;
+    if (first || due)
+        *next_ms = now + TICK_MS;
+    return !due || rq_ss_check_time(r->conn);
+}
+
 /* Fetches the rows of one result. After a refusal the rest is read and thrown away. */
 static CS_RETCODE fetch_rows(reader *r)
 {
@@ -371,18 +383,20 @@ static CS_RETCODE fetch_rows(reader *r)
             return CS_FAIL;
     CS_INT rows = 0;
     CS_RETCODE rc;
+    int64_t next_ms = 0;
     clear_cells(r);
     while ((rc = ct_fetch(command, CS_UNUSED, CS_UNUSED, CS_UNUSED, &rows)) == CS_SUCCEED || rc == CS_ROW_FAIL) {
         if (wanted && r->to->refused == RENDERQ_OK)
             r->to->refused = hand_row(r, rc == CS_ROW_FAIL);
         clear_cells(r);
-        if (!rq_ss_check_time(r->conn))
-            return CS_FAIL;         /* a server that trickles gives no tick */
+        if (!tick(r, &next_ms))
+            return CS_FAIL;
     }
     return rc;
 }
 
-/* True: the reply was read to its end and was whole. */
+/* True: the reply was read to its end and was whole. An interrupt or a deadline behind a result may come behind the last
+ * one, so it does not end the reading: if more is to come and does not, there is a tick. */
 static bool read_reply(reader *r)
 {
     CS_INT type = CS_CMD_DONE;
@@ -395,7 +409,7 @@ static bool read_reply(reader *r)
         } else if (type == CS_CMD_FAIL) {
             whole = false;
         }
-        if (!rq_ss_check_time(r->conn))
+        if (r->conn->attention && !rq_ss_check_time(r->conn))
             return false;
     }
     r->ended = rc == CS_END_RESULTS || rc == CS_CANCELED;

@@ -1,5 +1,6 @@
 /* request.c: what CT-Library itself may fail at while a request is put together and sent: a parameter that is refused,
- * a send that fails, a cancel that was waiting. Its functions are wrapped by the linker. */
+ * a send that fails, a cancel that was waiting; and an interrupt that comes when the reply is there. Its functions are
+ * wrapped by the linker. */
 #include <string.h>
 
 #include <ctpublic.h>
@@ -10,6 +11,7 @@ static struct {
     int param_at, send_at;          /* which call fails; 0: none */
     CS_RETCODE with;
     int params, sends, sent;        /* counted */
+    renderq *interrupt;             /* whenever something was read for it; NULL: never */
 } plan;
 
 CS_RETCODE __real_ct_param(CS_COMMAND *, CS_DATAFMT *, CS_VOID *, CS_INT, CS_SMALLINT);
@@ -28,6 +30,25 @@ CS_RETCODE __wrap_ct_send(CS_COMMAND *command)
         return plan.with;
     plan.sent++;
     return __real_ct_send(command);
+}
+
+CS_RETCODE __real_ct_results(CS_COMMAND *, CS_INT *);
+CS_RETCODE __wrap_ct_results(CS_COMMAND *, CS_INT *);
+CS_RETCODE __real_ct_fetch(CS_COMMAND *, CS_INT, CS_INT, CS_INT, CS_INT *);
+CS_RETCODE __wrap_ct_fetch(CS_COMMAND *, CS_INT, CS_INT, CS_INT, CS_INT *);
+
+CS_RETCODE __wrap_ct_results(CS_COMMAND *command, CS_INT *type)
+{
+    CS_RETCODE rc = __real_ct_results(command, type);
+    renderq_interrupt(plan.interrupt);
+    return rc;
+}
+
+CS_RETCODE __wrap_ct_fetch(CS_COMMAND *command, CS_INT type, CS_INT offset, CS_INT option, CS_INT *rows)
+{
+    CS_RETCODE rc = __real_ct_fetch(command, type, offset, option, rows);
+    renderq_interrupt(plan.interrupt);
+    return rc;
 }
 
 static server s;
@@ -143,6 +164,30 @@ static void a_cancel_that_was_waiting(void **state)
     renderq_close(h);
 }
 
+/* The answer is there: the call gives it, and the next wait for work hears the interrupt. */
+static void an_interrupt_behind_an_answer(void **state)
+{
+    (void)state;
+    renderq_job *job = NULL;
+    l.s->ops->clear(l.s->e);
+    memset(&plan, 0, sizeof plan);
+    renderq *h = open_handle(-1);
+    lane_clear(&l);
+    plan.interrupt = h;
+    expect_ok(h, enqueue(h));
+    expect_ok(h, renderq_begin(h));
+    expect_ok(h, enqueue(h));
+    expect_ok(h, renderq_commit(h));
+    assert_int_equal(count_rows(l.s), 2);
+    expect(h, RENDERQ_INTERRUPTED, renderq_claim(h, NULL, &job));
+    expect_ok(h, renderq_claim(h, NULL, &job));
+    expect_ok(h, renderq_complete(h, job, NULL));
+    plan.interrupt = NULL;
+    expect_seen("enqueue begin enqueue commit claim complete");     /* and nothing to tidy up */
+    renderq_job_free(job);
+    renderq_close(h);
+}
+
 int run_request(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +195,7 @@ int run_request(void)
         cmocka_unit_test(a_send_that_fails),
         cmocka_unit_test(a_send_that_fails_and_is_tried_again),
         cmocka_unit_test(a_cancel_that_was_waiting),
+        cmocka_unit_test(an_interrupt_behind_an_answer),
     };
     return cmocka_run_group_tests_name("request", tests, start, stop);
 }
