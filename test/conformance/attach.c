@@ -1,5 +1,5 @@
 /* attach.c: handles on a connection that the program opened itself, in a transaction of its own or in none. */
-#include "suite.h"
+#include "faulty.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -339,6 +339,25 @@ static void the_default_queue_is_the_usual_one(void **state)
     s->native->disconnect(native);
 }
 
+/* The caller goes on without the job, so it is not to be leased to nobody when the caller commits. */
+static void no_memory_for_what_was_received(void **state)
+{
+    suite *s = *state;
+    void *native = own_connection(s);
+    renderq *f = faulty_attach(s, native);
+    renderq_job *job = NULL;
+    renderq_id id = put(s, "intro");
+    assert_true(s->native->run(native, s->native->begin));
+    faulty_arm_one(0, (fault){ .kind = FAULT_ANSWER_AFTER, .status = RENDERQ_NOMEM });
+    expect(f, RENDERQ_NOMEM, renderq_receive(f, NULL, &job));
+    assert_null(job);
+    assert_true(s->native->run(native, s->native->commit));
+    expect_status(s, &id, "Queued");
+    expect_number(s, &id, "RetryCount", 0);
+    renderq_close(f);
+    s->native->disconnect(native);
+}
+
 int run_attach(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +365,7 @@ int run_attach(void)
         TEST(calls_join_the_callers_transaction), TEST(the_callers_transaction_is_the_callers), TEST(receive_joins_it),
         TEST(receive_takes_what_is_next), TEST(an_interrupt_of_an_attached_handle), TEST(it_must_be_there), TEST(it_must_be_the_one_seen_first),
         TEST(an_ignored_failure_of_the_callers), TEST(bad_arguments), TEST(the_default_queue_is_the_usual_one),
+        TEST(no_memory_for_what_was_received),
     };
     return cmocka_run_group_tests_name("attach", tests, NULL, NULL);
 }

@@ -107,6 +107,21 @@ static renderq_status broke(const rq_conn *conn, renderq_status status)
     return rq_error_set(conn->session->error, status, 4711, "a fault that the test asked for");
 }
 
+/* `native`: the caller's connection to attach to; NULL: opens one. */
+static renderq_status wrap(const rq_session *session, void *native, rq_conn **out)
+{
+    *out = NULL;
+    faulty_conn *conn = calloc(1, sizeof *conn);
+    conn->base = (rq_conn){ .driver = &driver, .session = session };
+    renderq_status status = native ? plan.inner->attach(session, native, &conn->inner)
+                                   : plan.inner->open(session, &conn->inner);
+    if (status == RENDERQ_OK)
+        *out = &conn->base;
+    else
+        free(conn);
+    return status;
+}
+
 static renderq_status faulty_conn_open(const rq_session *session, rq_conn **out)
 {
     *out = NULL;
@@ -115,14 +130,18 @@ static renderq_status faulty_conn_open(const rq_session *session, rq_conn **out)
         return rq_error_set(session->error, plan.refuse_with ? plan.refuse_with : RENDERQ_DISCONNECTED, 4712,
                             "an open that the test refused");
     }
-    faulty_conn *conn = calloc(1, sizeof *conn);
-    conn->base = (rq_conn){ .driver = &driver, .session = session };
-    renderq_status status = plan.inner->open(session, &conn->inner);
-    if (status == RENDERQ_OK)
-        *out = &conn->base;
-    else
-        free(conn);
-    return status;
+    return wrap(session, NULL, out);
+}
+
+static renderq_status faulty_conn_attach(const rq_session *session, void *native, rq_conn **out)
+{
+    return wrap(session, native, out);
+}
+
+/* Has no faults of its own. */
+static renderq_status faulty_find(rq_conn *base, int64_t *id)
+{
+    return plan.inner->find(((faulty_conn *)base)->inner, id);
 }
 
 static void faulty_conn_close(rq_conn *base)
@@ -269,18 +288,36 @@ static void *faulty_native(rq_conn *base)
 
 /* ---- the plan ---- */
 
-renderq *faulty_open_with(const suite *s, const renderq_options *options)
+static void begin_plan(const suite *s)
 {
-    renderq *h = NULL;
     faulty_disarm();
     faulty_forget();
     plan.inner = rq_driver_find(s->ops->scheme);
     assert_non_null(plan.inner);
     driver = (rq_driver){ .scheme = plan.inner->scheme, .options = plan.inner->options, .open = faulty_conn_open,
-                          .close = faulty_conn_close, .abandon = faulty_conn_abandon, .begin = faulty_begin,
-                          .commit = faulty_commit, .rollback = faulty_rollback, .create = faulty_create,
-                          .run = faulty_run, .alive = faulty_alive, .native = faulty_native };
+                          .attach = faulty_conn_attach, .find = faulty_find,
+                          .find_is_vague = plan.inner->find_is_vague, .close = faulty_conn_close,
+                          .abandon = faulty_conn_abandon, .begin = faulty_begin, .commit = faulty_commit,
+                          .rollback = faulty_rollback, .create = faulty_create, .run = faulty_run,
+                          .alive = faulty_alive, .native = faulty_native };
+}
+
+renderq *faulty_open_with(const suite *s, const renderq_options *options)
+{
+    renderq *h = NULL;
+    begin_plan(s);
     expect_ok(h, rq_open_with(&driver, s->url, options, &h));
+    return h;
+}
+
+renderq *faulty_attach(const suite *s, void *native)
+{
+    renderq_options options = RENDERQ_INIT(renderq_options);
+    renderq *h = NULL;
+    options.queue = s->queue;
+    options.command_s = SUITE_COMMAND_S;
+    begin_plan(s);
+    expect_ok(h, rq_attach_with(&driver, NULL, native, &options, &h));
     return h;
 }
 

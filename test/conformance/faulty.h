@@ -38,6 +38,9 @@ renderq *faulty_open(const suite *s, int retry_s);
 /* The same with options of the test's own. */
 renderq *faulty_open_with(const suite *s, const renderq_options *options);
 
+/* One on the caller's connection. */
+renderq *faulty_attach(const suite *s, void *native);
+
 /* Opens another one under the plan that is there, and says what came of it. */
 renderq_status faulty_open_again(const suite *s, renderq **out);
 
