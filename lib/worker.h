@@ -115,7 +115,7 @@ struct renderq_worker {
     bool hushed;                    /* ... which was interrupted */
     bool stale;                     /* ... and a job came to its end meanwhile, which may have put another one in */
     size_t n_untold;                /* jobs that the queue could not be told of, and that are not in hand any more ... */
-    rq_error untold;                /* ... transactional: and why not the last one */
+    rq_error untold;                /* ... and why not the last one */
     int64_t average_us;             /* how long handlers took lately */
 
     pthread_mutex_t callbacks;      /* one log or event at a time */

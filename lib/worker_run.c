@@ -111,6 +111,7 @@ static void begin(renderq_worker *w)
     w->error.text[0] = 0;
     w->taken = 0;
     w->n_untold = 0;
+    w->untold.text[0] = 0;
     w->asking = NULL;
     w->empty_reads = 0;
     w->claim_at_ms = w->reap_idle_at_ms = 0;
@@ -135,7 +136,8 @@ static renderq_status conclude(renderq_worker *w)
 {
     size_t unsent = forget_unsent(w);
     bool transactional = w->options.transactional;
-    const char *why = transactional ? w->untold.text : renderq_errmsg(w->poll.h);
+    bool refused = unsent == 0 && w->n_untold > 0;
+    const char *why = transactional || refused ? w->untold.text : renderq_errmsg(w->poll.h);
     unsent += w->n_untold;
     if (unsent > 0)
         rq_worker_log(w, RENDERQ_LOG_ERROR, "what came of %zu jobs could not be told: %s", unsent, why);

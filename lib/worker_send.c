@@ -44,6 +44,9 @@ void rq_worker_say_refused(renderq_worker *w, const renderq_task *task, const rq
 {
     rq_worker_log(w, RENDERQ_LOG_ERROR, "what came of job %s is refused, so it comes round when its lease runs out: "
                   "%s: %s", task->job->id.text, renderq_strstatus(status), renderq_errmsg(link->h));
+    pthread_mutex_lock(&w->lock);
+    rq_error_text(&w->untold, 0, "%s", renderq_errmsg(link->h));
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* Each task has been told of, as its status says, and leaves. */

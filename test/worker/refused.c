@@ -90,7 +90,7 @@ static renderq_status work(kit *k)
 {
     k->options.handler = end_together;
     k->options.threads = 4;
-    k->options.max_jobs = 4;
+    k->options.max_jobs = k->options.stop_when_empty ? 0 : 4;
     start(k);
     wait_event(k, RENDERQ_EVENT_STARTED, 4);
     let_go(k);
@@ -124,8 +124,10 @@ static void an_output_url(void **state)
  * each, and one at the end. */
 static void expect_two_untold(kit *k, renderq_event_type told)
 {
+    k->options.stop_when_empty = 1;                 /* a claim that finds nothing has its own text */
     expect(k, work(k), RENDERQ_DISCONNECTED);
     expect_text(renderq_worker_errmsg(k->w), "2 jobs", __FILE__, __LINE__);
+    expect_text(renderq_worker_errmsg(k->w), "not in this table", __FILE__, __LINE__);
     assert_int_equal(events(k, told), 2);
     assert_int_equal(k->warnings, 3 + events(k, RENDERQ_EVENT_AWAY));
     expect_text(k->lines, "comes round when its lease runs out", __FILE__, __LINE__);
