@@ -609,7 +609,8 @@ typedef enum renderq_event_type {
     RENDERQ_EVENT_RETRIED = 4,              /* ... that its handler gave it back; see delay_ms */
     RENDERQ_EVENT_RELEASED = 5,             /* given back without its handler's word: nobody started it in time, or the
                                                worker stopped */
-    RENDERQ_EVENT_LOST = 6,                 /* it is somebody else's, or ended by somebody else; once a job */
+    RENDERQ_EVENT_LOST = 6,                 /* it is somebody else's, or ended by somebody else, or its handler was told
+                                               that it is lost; once a job */
     RENDERQ_EVENT_TIMEOUT = 7,              /* it has taken too long, and its handler was told to stop */
     RENDERQ_EVENT_AWAY = 8,                 /* no job: the database cannot be used just now; text: why */
     RENDERQ_EVENT_BACK = 9                  /* no job: it can be used again */
