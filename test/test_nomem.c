@@ -321,6 +321,25 @@ static renderq_status do_receive(world *w)
     return status == RENDERQ_ABORTED ? RENDERQ_NOMEM : status;
 }
 
+static void say(const world *w, const char *sql)
+{
+    fault.paused = true;
+    db_exec(w->db, sql);
+    fault.paused = false;
+}
+
+/* The caller commits, whatever became of the call: what was not handed out must not be done. */
+static renderq_status do_receive_attached(world *w)
+{
+    say(w, "BEGIN IMMEDIATE");
+    renderq_status status = renderq_attach("sqlite", w->db, NULL, &w->h);
+    if (status == RENDERQ_OK)
+        status = renderq_receive(w->h, NULL, &w->out[0]);
+    if (!sqlite3_get_autocommit(w->db))
+        say(w, "COMMIT");
+    return status == RENDERQ_ABORTED ? RENDERQ_NOMEM : status;
+}
+
 static renderq_status do_claim(world *w)
 {
     renderq_claim_options options = RENDERQ_INIT(renderq_claim_options);
@@ -529,6 +548,9 @@ static const act acts[] = {
     { .name = "receive, commit", .call = do_receive, .may_be_half = true,
       .between = ROW("01", "RetryCount = 0 AND Status IN ('Queued', 'Processing')"),
       .after = "SELECT count(*) = 1 FROM VideoRenderJobs WHERE Status = 'Completed' AND OutputUrl = 'out'" },
+    { .name = "attach, receive", .call = do_receive_attached, .opens = true, .may_be_half = true,
+      .between = ROW("01", "RetryCount = 0 AND Status IN ('Queued', 'Processing')"),
+      .after = "SELECT count(*) = 2 FROM VideoRenderJobs WHERE Status = 'Completed'" },
     { .name = "claim", .call = do_claim,
       .after = ROW("01", "Status = 'Processing' AND WorkerNodeId = 'claimer'") },
     { .name = "claim_many", .call = do_claim_many,
