@@ -105,7 +105,8 @@ void log_access(const access_line *line)
 {
     char text[1024], at[TIME_SIZE], method[64], path[600];
     int len = snprintf(text, sizeof text, "%s %s %s %s %u %zu %.1fms%s%s", time_text(wall_ms(), at), line->address,
-                       harmless(line->method, method, sizeof method), harmless(line->path, path, sizeof path), line->code, line->bytes, (double)line->took_us / 1000,
+                       harmless(line->method, method, sizeof method), harmless(line->path, path, sizeof path),
+                       line->code, line->bytes, (double)line->took_us / 1000,
                        line->note ? " " : "", line->note ? line->note : "");
     write_line(STDOUT_FILENO, text, sizeof text, len);
 }

@@ -102,7 +102,7 @@ static renderq_status take_once(rq_claim *c)
     if (status == RENDERQ_OK && !matched)
         status = rq_fault(h, RENDERQ_FAILED, "the job that was taken could not be completed in the same transaction");
     if (status == RENDERQ_OK)
-        return RENDERQ_OK;
+        return status;
     if (h->tx.state == RQ_TX_CALLERS)   /* it stands, and its commit would leave the job leased to nobody */
         rq_claim_return(c, &token);
     rq_jobs_clear(&c->found);

@@ -417,7 +417,8 @@ int run_aborted(void)
         TEST(another_in_its_place_at_the_commit), TEST(a_link_that_breaks_inside),
         TEST(a_refusal_and_then_the_end), TEST(a_receive_that_is_refused),
         TEST(a_begin_that_is_lost_is_begun_again), TEST(a_commit_that_is_lost),
-        TEST(a_commit_that_is_not_sent), TEST(a_received_jobs_commit_that_is_lost), TEST(nobody_can_be_asked), TEST(the_row_has_changed_since),
+        TEST(a_commit_that_is_not_sent), TEST(a_received_jobs_commit_that_is_lost), TEST(nobody_can_be_asked),
+        TEST(the_row_has_changed_since),
         TEST(a_receive_that_is_lost), TEST(cancelled_before_its_transaction),
     };
     return cmocka_run_group_tests_name("aborted", tests, NULL, NULL);

@@ -363,7 +363,8 @@ int run_attach(void)
     const struct CMUnitTest tests[] = {
         TEST(without_a_transaction_calls_have_their_own), TEST(begin_and_receive_work_on_it),
         TEST(calls_join_the_callers_transaction), TEST(the_callers_transaction_is_the_callers), TEST(receive_joins_it),
-        TEST(receive_takes_what_is_next), TEST(an_interrupt_of_an_attached_handle), TEST(it_must_be_there), TEST(it_must_be_the_one_seen_first),
+        TEST(receive_takes_what_is_next), TEST(an_interrupt_of_an_attached_handle), TEST(it_must_be_there),
+        TEST(it_must_be_the_one_seen_first),
         TEST(an_ignored_failure_of_the_callers), TEST(bad_arguments), TEST(the_default_queue_is_the_usual_one),
         TEST(no_memory_for_what_was_received),
     };

@@ -364,8 +364,8 @@ static void a_commit_whose_reply_was_lost(void **state)
     prepare(&o, k, false);
     if (!o.by_link) {
         sqlite3_close(o.db);
-        print_message("SQLite's answer to a commit cannot be lost\n");
-        skip();
+        print_message("not tried: SQLite's answer to a commit cannot be lost\n");
+        return;
     }
     put_some(k, "d", 1);
     k->options.transactional = 1;

@@ -271,7 +271,8 @@ int run_transact(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(done_commits), TEST(failed_rolls_back), TEST(retry_rolls_back), TEST(a_handler_that_commits),
-        TEST(a_handler_that_rolls_back), TEST(several_threads_do_each_once), TEST(idle_it_stops_too), TEST(a_stop_rolls_back), TEST(a_job_that_takes_too_long),
+        TEST(a_handler_that_rolls_back), TEST(several_threads_do_each_once), TEST(idle_it_stops_too), TEST(a_stop_rolls_back),
+        TEST(a_job_that_takes_too_long),
         TEST(one_that_does_not_return), TEST(one_that_returned_after_all), TEST(once_freed_it_calls_nobody),
         TEST(nothing_is_claimed_ahead),
     };
