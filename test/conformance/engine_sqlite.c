@@ -144,11 +144,16 @@ static bool sqlite_claim(engine *e, const char *worker, renderq_id *id)
 {
     sqlite3_stmt *stmt = theirs(e, "claim");
     bind_text(stmt, ":workerNodeId", worker);
-    bool found = sqlite3_step(stmt) == SQLITE_ROW;
-    if (found)
+    int rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW) {
         read_id(stmt, 0, id);
-    finish(e, stmt);
-    return found;
+        finish(e, stmt);
+        return true;
+    }
+    if (rc != SQLITE_DONE)              /* a step behind that would claim once more */
+        broken(e, e->sql);
+    sqlite3_finalize(stmt);
+    return false;
 }
 
 static bool sqlite_complete(engine *e, const renderq_id *id, const char *output_url)
