@@ -63,9 +63,11 @@ void rq_worker_event(renderq_worker *w, renderq_event_type type, const renderq_t
 
 /* ---- the connections ---- */
 
+/* FAILED: it is full, or short of memory, or a row cannot be read, which its lease makes somebody see. */
 bool rq_status_passes(renderq_status status)
 {
-    return status == RENDERQ_BUSY || status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN;
+    return status == RENDERQ_BUSY || status == RENDERQ_DISCONNECTED || status == RENDERQ_UNCERTAIN
+           || status == RENDERQ_FAILED;
 }
 
 bool rq_link_refused(const rq_link *link, renderq_status status)

@@ -326,12 +326,26 @@ static void an_error_that_nobody_knows(void **state)
     work_through(*state, "fault at=complete when=undone do=error number=99999 times=1\n");
 }
 
+/* It comes in the claim's way: it is waited for like a database that is away. */
+static void claims_that_fail(void **state)
+{
+    work_through(*state, "fault at=claim when=undone do=error number=9002 severity=17 times=4\n");
+}
+
+static void receives_that_fail(void **state)
+{
+    kit *k = *state;
+    k->options.transactional = 1;
+    work_through(k, "fault at=claim when=undone do=error number=9002 severity=17 times=4\n");
+}
+
 int run_refused(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_output_url), TEST(a_message), TEST(a_message_of_a_transaction), TEST(a_release),
         TEST(a_progress), TEST(the_end_of_a_lease), TEST(a_table_that_is_gone), TEST(a_log_that_is_full),
-        TEST(a_server_short_of_memory), TEST(an_error_that_nobody_knows),
+        TEST(a_server_short_of_memory), TEST(an_error_that_nobody_knows), TEST(claims_that_fail),
+        TEST(receives_that_fail),
     };
     return cmocka_run_group_tests_name("refused", tests, NULL, NULL);
 }
