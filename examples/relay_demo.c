@@ -152,12 +152,12 @@ static void start_all(demo *d)
 }
 
 /* Sees who has ended: nobody does but who was killed, or whose handler crashed. It is started again, as a service
- * manager would. */
-static void look_after(demo *d, program *p)
+ * manager would. `how`: WNOHANG, or 0 to wait for its end. */
+static void look_after(demo *d, program *p, int how)
 {
     int status;
 
-    if (p->pid == 0 || waitpid(p->pid, &status, WNOHANG) != p->pid)
+    if (p->pid == 0 || waitpid(p->pid, &status, how) != p->pid)
         return;
     p->pid = 0;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) {
@@ -204,6 +204,7 @@ static void kill_one(demo *d)
         return;
     p->killed++;
     d->idle_kills++;
+    look_after(d, p, 0);                    /* or it would be taken for one that did not stop when it was told to */
 }
 
 static void stop_all(demo *d)
@@ -358,7 +359,7 @@ static int watch(demo *d)
             kill_at = play_now_ms() + KILL_MIN_MS + rand() % (KILL_MAX_MS - KILL_MIN_MS);
         }
         for (int i = 0; i < PROGRAMS; i++) {
-            look_after(d, &d->programs[i]);
+            look_after(d, &d->programs[i], WNOHANG);
             if (d->programs[i].errors > 0)
                 return -1;
         }
