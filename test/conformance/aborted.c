@@ -132,23 +132,30 @@ static const fault lost[] = {
     { .kind = FAULT_NOT_SENT }, { .kind = FAULT_BEFORE }, { .kind = FAULT_AFTER }, { .kind = FAULT_AFTER_SILENT },
 };
 
+/* The transaction is over with its link, nothing of it is there, and the handle works afterwards. */
+static void breaks_inside(suite *s, renderq *h, renderq_job *held, fault f, bool commit)
+{
+    size_t rows = count_rows(s);
+    expect_ok(h, renderq_begin(h));
+    expect_ok(h, enqueue(h, NULL));
+    faulty_arm_one(0, f);
+    expect(h, RENDERQ_ABORTED, enqueue(h, NULL));
+    expect_said(h, "transaction");
+    expect_said(h, "a fault that the test asked for");
+    assert_int_equal(renderq_native_error(h), 4711);
+    assert_int_equal(faulty_runs(), 1);                             /* nothing is repeated inside */
+    expect_gone(s, h, held);
+    assert_int_equal(count_rows(s), rows);
+    expect_end(s, h, commit);
+}
+
 static void a_link_that_breaks_inside(void **state)
 {
     suite *s = *state;
     renderq *h = faulty_open(s, 30);
     renderq_job *held = put_and_take(s, "held");
-    for (size_t i = 0; i < count_of(lost); i++) {
-        size_t rows = count_rows(s);
-        expect_ok(h, renderq_begin(h));
-        expect_ok(h, enqueue(h, NULL));
-        faulty_arm_one(0, lost[i]);
-        expect(h, RENDERQ_ABORTED, enqueue(h, NULL));
-        expect_said(h, "transaction");
-        assert_int_equal(faulty_runs(), 1);                         /* nothing is repeated inside */
-        expect_gone(s, h, held);
-        assert_int_equal(count_rows(s), rows);
-        expect_end(s, h, i % 2);
-    }
+    for (size_t i = 0; i < count_of(lost); i++)
+        breaks_inside(s, h, held, lost[i], i % 2);
     renderq_job_free(held);
     renderq_close(h);
 }
@@ -162,20 +169,8 @@ static void a_refusal_and_then_the_end(void **state)
     suite *s = *state;
     renderq *h = faulty_open(s, 30);
     renderq_job *held = put_and_take(s, "held");
-    for (size_t i = 0; i < count_of(refusals); i++) {
-        size_t rows = count_rows(s);
-        expect_ok(h, renderq_begin(h));
-        expect_ok(h, enqueue(h, NULL));
-        faulty_arm_one(0, (fault){ .kind = FAULT_LAST_ANSWER, .status = refusals[i] });
-        expect(h, RENDERQ_ABORTED, enqueue(h, NULL));
-        expect_said(h, "transaction");
-        expect_said(h, "a fault that the test asked for");
-        assert_int_equal(renderq_native_error(h), 4711);
-        assert_int_equal(faulty_runs(), 1);
-        expect_gone(s, h, held);
-        assert_int_equal(count_rows(s), rows);
-        expect_end(s, h, i % 2);
-    }
+    for (size_t i = 0; i < count_of(refusals); i++)
+        breaks_inside(s, h, held, (fault){ .kind = FAULT_LAST_ANSWER, .status = refusals[i] }, i % 2);
     renderq_job_free(held);
     renderq_close(h);
 }
