@@ -26,11 +26,6 @@ static size_t count_matched(const rq_fenced *fenced)
     return matched;
 }
 
-static renderq_status look(renderq *h, rq_fenced *fenced)
-{
-    return rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
-}
-
 /* Whether the first item is as it was: leased to the caller. A batch happens wholly or not at all, so one tells. */
 static bool still_held(renderq *h, const rq_fenced *fenced)
 {
@@ -44,7 +39,7 @@ static renderq_status look_once(renderq *h, rq_fenced *fenced, const rq_try *tri
 {
     rq_error said = h->error;
     memset(fenced->matched, 0, fenced->n * sizeof fenced->matched[0]);
-    renderq_status status = look(h, fenced);
+    renderq_status status = rq_run(h, fenced->queue, fenced->look, fenced->look_values, fenced->n, mark, fenced);
     if (status == RENDERQ_OK && count_matched(fenced) > 0)
         return RENDERQ_OK;
     if (status == RENDERQ_OK && !tries->loose && still_held(h, fenced))
